@@ -1,0 +1,146 @@
+//! Strided two-dimensional views.
+
+use crate::error::ShapeError;
+use crate::format::{BF16, F16, F32, Format};
+use crate::number::Number;
+
+/// An input type: f32, bf16 or f16, taken as raw bits.
+pub trait Input: Copy {
+    /// The format of its bits.
+    const FORMAT: Format;
+
+    /// The bits.
+    fn bits(self) -> u32;
+
+    /// The value taken apart.
+    #[inline]
+    fn number(self) -> Number {
+        Self::FORMAT.decode(self.bits())
+    }
+}
+
+impl Input for f32 {
+    const FORMAT: Format = F32;
+    #[inline]
+    fn bits(self) -> u32 {
+        self.to_bits()
+    }
+}
+
+impl Input for half::bf16 {
+    const FORMAT: Format = BF16;
+    #[inline]
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+impl Input for half::f16 {
+    const FORMAT: Format = F16;
+    #[inline]
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+/// A view of `rows` × `cols` elements: element (r, c) is `data[offset + r × row_stride + c × col_stride]`, strides in elements.
+///
+/// ```
+/// use mx_reference::MatrixView;
+/// let data = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+/// let x = MatrixView::contiguous(&data, 2, 3)?;
+/// assert_eq!(x.transposed().at(2, 1), 6.0);
+/// assert_eq!(MatrixView::new(&data, 0, 2, 2, 3, 2)?.at(1, 1), 6.0); // every second column
+/// assert!(MatrixView::new(&data, 0, 2, 3, 4, 1).is_err()); // reaches past the end
+/// # Ok::<(), mx_reference::ShapeError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixView<'a, T> {
+    data: &'a [T],
+    offset: usize,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+impl<'a, T: Copy> MatrixView<'a, T> {
+    /// A view with explicit strides.
+    ///
+    /// # Errors
+    /// [`ShapeError::View`] if any element lies outside `data`.
+    pub fn new(
+        data: &'a [T],
+        offset: usize,
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Result<Self, ShapeError> {
+        if rows > 0 && cols > 0 {
+            let last = (rows - 1)
+                .checked_mul(row_stride)
+                .zip((cols - 1).checked_mul(col_stride))
+                .and_then(|(r, c)| r.checked_add(c)?.checked_add(offset))
+                .unwrap_or(usize::MAX);
+            if last >= data.len() {
+                return Err(ShapeError::View { needed: last, available: data.len() });
+            }
+        }
+        Ok(Self { data, offset, rows, cols, row_stride, col_stride })
+    }
+
+    /// A row-major view that fills `data` exactly.
+    ///
+    /// # Errors
+    /// [`ShapeError::View`] unless `data` holds exactly `rows × cols` elements.
+    pub fn contiguous(data: &'a [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        match rows.checked_mul(cols) {
+            Some(n) if n == data.len() => Self::new(data, 0, rows, cols, cols, 1),
+            n => Err(ShapeError::View { needed: n.unwrap_or(usize::MAX), available: data.len() }),
+        }
+    }
+
+    /// Number of rows.
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub const fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The same elements with rows and columns exchanged.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        Self {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// Row `r` as a slice where its elements lie side by side.
+    ///
+    /// # Panics
+    /// If `r` is out of range.
+    #[inline]
+    pub fn row(&self, r: usize) -> Option<&'a [T]> {
+        assert!(r < self.rows, "row {r} of {}", self.rows);
+        let start = self.offset + r * self.row_stride;
+        (self.col_stride == 1 || self.cols <= 1).then(|| &self.data[start..start + self.cols])
+    }
+
+    /// Element (r, c).
+    ///
+    /// # Panics
+    /// If it is out of range.
+    #[inline]
+    pub fn at(&self, r: usize, c: usize) -> T {
+        assert!(r < self.rows && c < self.cols, "({r}, {c}) of {} × {}", self.rows, self.cols);
+        self.data[self.offset + r * self.row_stride + c * self.col_stride]
+    }
+}
