@@ -1,0 +1,338 @@
+//! The right answer to a call, by the reference, and how each byte of it is compared.
+
+use crate::op::{Float, Op, Quantize, View};
+use crate::tensor::{Data, Tensor, Tensors};
+use half::slice::HalfBitsSliceExt;
+use mx_reference::pack::{pack, packed_len};
+use mx_reference::{
+    Axis, BlockShape, Convention, MatrixView, Profile, Quantized, Rule, ScaleLayout, ShapeError,
+    check_quantized, dequantize, quantize,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// A tensor that the op needs is not there.
+    #[error("tensor `{name}` is missing; this op reads {reads}")]
+    Missing {
+        /// Its name.
+        name: &'static str,
+        /// What the op reads.
+        reads: &'static str,
+    },
+    /// A tensor of the wrong type.
+    #[error("tensor `{name}`: expected elements of {expected} bytes, got {got}")]
+    Width {
+        /// Its name.
+        name: &'static str,
+        /// Bytes an element.
+        expected: usize,
+        /// Bytes an element of what came.
+        got: usize,
+    },
+    /// A tensor of the wrong rank.
+    #[error("tensor `{name}`: expected two dimensions, got shape {shape:?}")]
+    Rank {
+        /// Its name.
+        name: &'static str,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// A convention that an implementation does not know.
+    #[error("the convention `{0}` is not implemented here")]
+    Convention(&'static str),
+    /// Shapes that do not fit.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
+/// A quantiser of whole tensors, generic over the input type: what the reference and its fast twin have in common.
+pub trait Quantizer {
+    /// Quantises a tensor as [`mx_reference::quantize`] does.
+    ///
+    /// # Errors
+    /// Those of [`mx_reference::quantize`].
+    fn quantize<T: mx_reference::Input + Sync>(
+        &self,
+        x: MatrixView<'_, T>,
+        profile: Profile,
+        q: &Quantize,
+    ) -> Result<Quantized, ShapeError>;
+}
+
+/// The reference itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference;
+
+impl Quantizer for Reference {
+    fn quantize<T: mx_reference::Input + Sync>(
+        &self,
+        x: MatrixView<'_, T>,
+        profile: Profile,
+        q: &Quantize,
+    ) -> Result<Quantized, ShapeError> {
+        quantize(x, profile, q.blocking())
+    }
+}
+
+/// The right outputs of a call, computed by the reference.
+///
+/// # Errors
+/// [`AnswerError`] for inputs that do not fit the op.
+pub fn answer(
+    op: &Op,
+    convention: &'static Convention,
+    inputs: &Tensors,
+) -> Result<Tensors, AnswerError> {
+    match op {
+        Op::Quantize(q) => quantized(&Reference, q, convention, inputs),
+        Op::Dequantize(d) => {
+            let reads = "elements, scales";
+            let elements = tensor(inputs, "elements", reads)?;
+            let shape = matrix_shape("elements", elements)?;
+            let codes = bytes("elements", elements)?;
+            let scales = bytes("scales", tensor(inputs, "scales", reads)?)?;
+            let output = d.output.format();
+            let bits = dequantize(d.element, shape, BlockShape::MX, codes, scales, output)?;
+            Ok(one("output", elements.shape.clone(), narrow(d.output, bits)))
+        }
+        Op::Cast(c) => {
+            let input = tensor(inputs, "input", "input")?;
+            check_width("input", input, c.input)?;
+            let (target, from) = (c.target.format(), c.input.format());
+            let (rounding, overflow) = (c.rounding.rounding(), c.overflow.overflow());
+            let cast = |bits| target.encode(from.decode(bits), rounding, overflow) as u8;
+            let codes = (0..input.data.len()).map(|i| cast(input.data.get(i))).collect();
+            Ok(one("elements", input.shape.clone(), Data::U8(codes)))
+        }
+        Op::Pack(p) => {
+            let elements = tensor(inputs, "elements", "elements")?;
+            let (rows, cols) = matrix_shape("elements", elements)?;
+            let width = packed_len(p.element, cols)?;
+            let packed = pack(p.element, p.order, bytes("elements", elements)?)?;
+            Ok(one("packed", [rows, width], Data::U8(packed)))
+        }
+        Op::Swizzle => {
+            let scales = tensor(inputs, "scales", "scales")?;
+            let shape = matrix_shape("scales", scales)?;
+            let blocked = ScaleLayout::Blocked.arrange(shape, bytes("scales", scales)?)?;
+            Ok(one("scales", [blocked.len()], Data::U8(blocked)))
+        }
+    }
+}
+
+/// The outputs of a quantize call by any quantiser; scales arranged as the op asks.
+///
+/// # Errors
+/// [`AnswerError`] for inputs that do not fit the op.
+pub fn quantized(
+    quantizer: &impl Quantizer,
+    q: &Quantize,
+    convention: &'static Convention,
+    inputs: &Tensors,
+) -> Result<Tensors, AnswerError> {
+    let input = tensor(inputs, "input", "input")?;
+    check_width("input", input, q.input)?;
+    let profile = Profile { element: q.element, mode: q.mode, convention };
+    let done = match (&input.data, q.input) {
+        (Data::U32(bits), _) => {
+            let Ok(data) = <[f32]>::ref_from_bytes(bits.as_bytes()) else {
+                unreachable!("u32 and f32 have one size and alignment")
+            };
+            quantizer.quantize(view(q, input, data)?, profile, q)?
+        }
+        (Data::U16(bits), Float::Bf16) => {
+            let data = bits.reinterpret_cast::<half::bf16>();
+            quantizer.quantize(view(q, input, data)?, profile, q)?
+        }
+        (Data::U16(bits), _) => {
+            let data = bits.reinterpret_cast::<half::f16>();
+            quantizer.quantize(view(q, input, data)?, profile, q)?
+        }
+        (Data::U8(_), _) => {
+            return Err(AnswerError::Width { name: "input", expected: width(q.input), got: 1 });
+        }
+    };
+    let (scales, shape) = arrange_scales(&done, q.block, q.layout)?;
+    let mut outputs = one("elements", [done.rows, done.cols], Data::U8(done.elements));
+    outputs.insert("scales".to_owned(), Tensor { shape, data: Data::U8(scales) });
+    Ok(outputs)
+}
+
+/// Scales in a layout, with their shape there. In the blocked layout the scale of a tile stands once for each of its rows,
+/// since that is what a GEMM reads.
+///
+/// # Errors
+/// [`ShapeError::Length`] if `done` is not consistent.
+pub fn arrange_scales(
+    done: &Quantized,
+    block: BlockShape,
+    layout: ScaleLayout,
+) -> Result<(Vec<u8>, Vec<usize>), ShapeError> {
+    match layout {
+        ScaleLayout::Plain => Ok((done.scales.clone(), vec![done.scale_rows, done.scale_cols])),
+        ScaleLayout::Transposed => {
+            let shape = (done.scale_rows, done.scale_cols);
+            Ok((layout.arrange(shape, &done.scales)?, vec![shape.1, shape.0]))
+        }
+        ScaleLayout::Blocked => {
+            let rows = (0..done.rows).map(|r| r / block.rows() * done.scale_cols);
+            let plain: Vec<u8> = rows
+                .flat_map(|start| &done.scales[start..start + done.scale_cols])
+                .copied()
+                .collect();
+            let blocked = layout.arrange((done.rows, done.scale_cols), &plain)?;
+            let length = blocked.len();
+            Ok((blocked, vec![length]))
+        }
+    }
+}
+
+/// How element `index` of output `name` is compared, given the right outputs.
+///
+/// # Panics
+/// If `expected` are not the right outputs of this call.
+pub fn rule(
+    op: &Op,
+    convention: &'static Convention,
+    inputs: &Tensors,
+    expected: &Tensors,
+    name: &str,
+    index: usize,
+) -> Rule {
+    let nan_or_exact = |is_nan| if is_nan { Rule::AnyNan } else { Rule::Exact };
+    let got = || expected[name].data.get(index);
+    match op {
+        Op::Quantize(q) if name == "elements" => {
+            let profile = Profile { element: q.element, mode: q.mode, convention };
+            let cols = expected[name].shape[1];
+            let (r, c) = (index / cols, index % cols);
+            let scale_shape = (expected[name].shape[0] / q.block.rows(), cols / q.block.cols());
+            let at = match q.layout {
+                ScaleLayout::Blocked => {
+                    let shape = (expected[name].shape[0], scale_shape.1);
+                    q.layout.offset(shape, r, c / q.block.cols())
+                }
+                layout => layout.offset(scale_shape, r / q.block.rows(), c / q.block.cols()),
+            };
+            let scale = expected["scales"].data.get(at) as u8;
+            let is_nan = q.input.format().is_nan(input_bits(q, &inputs["input"], r, c));
+            profile.rule(scale, got() as u8, is_nan)
+        }
+        Op::Dequantize(d) => nan_or_exact(d.output.format().is_nan(got())),
+        Op::Cast(c) => {
+            let target = c.target.format();
+            if target.has_nan() {
+                nan_or_exact(target.is_nan(got()))
+            } else if c.input.format().is_nan(inputs["input"].data.get(index)) {
+                Rule::Free
+            } else {
+                Rule::Exact
+            }
+        }
+        Op::Quantize(_) | Op::Pack(_) | Op::Swizzle => Rule::Exact,
+    }
+}
+
+/// The input bits behind code (r, c) of a quantize call.
+pub fn input_bits(q: &Quantize, input: &Tensor, r: usize, c: usize) -> u32 {
+    let (r, c) = match q.axis {
+        Axis::Row => (r, c),
+        Axis::Col => (c, r),
+    };
+    match q.view {
+        Some(v) => input.data.get(v.offset + r * v.row_stride + c * v.col_stride),
+        None => input.data.get(r * input.shape[1] + c),
+    }
+}
+
+fn view<'a, T: Copy>(
+    q: &Quantize,
+    input: &Tensor,
+    data: &'a [T],
+) -> Result<MatrixView<'a, T>, AnswerError> {
+    Ok(match q.view {
+        Some(View { offset, rows, cols, row_stride, col_stride }) => {
+            MatrixView::new(data, offset, rows, cols, row_stride, col_stride)?
+        }
+        None => {
+            let (rows, cols) = matrix_shape("input", input)?;
+            MatrixView::contiguous(data, rows, cols)?
+        }
+    })
+}
+
+/// The tensor of that name.
+///
+/// # Errors
+/// [`AnswerError::Missing`].
+pub fn tensor<'a>(
+    inputs: &'a Tensors,
+    name: &'static str,
+    reads: &'static str,
+) -> Result<&'a Tensor, AnswerError> {
+    inputs.get(name).ok_or(AnswerError::Missing { name, reads })
+}
+
+/// Rows and columns of a matrix.
+///
+/// # Errors
+/// [`AnswerError::Rank`] for any other number of dimensions.
+pub fn matrix_shape(name: &'static str, tensor: &Tensor) -> Result<(usize, usize), AnswerError> {
+    match tensor.shape[..] {
+        [rows, cols] => Ok((rows, cols)),
+        _ => Err(AnswerError::Rank { name, shape: tensor.shape.clone() }),
+    }
+}
+
+/// The bytes of a U8 tensor.
+///
+/// # Errors
+/// [`AnswerError::Width`] for wider elements.
+pub fn bytes<'a>(name: &'static str, tensor: &'a Tensor) -> Result<&'a [u8], AnswerError> {
+    match &tensor.data {
+        Data::U8(data) => Ok(data),
+        other => Err(AnswerError::Width { name, expected: 1, got: other.width() }),
+    }
+}
+
+const fn width(float: Float) -> usize {
+    float.format().bits as usize / 8
+}
+
+/// Checks that a tensor holds elements of a type's width.
+///
+/// # Errors
+/// [`AnswerError::Width`].
+pub fn check_width(name: &'static str, tensor: &Tensor, float: Float) -> Result<(), AnswerError> {
+    let (expected, got) = (width(float), tensor.data.width());
+    if expected == got { Ok(()) } else { Err(AnswerError::Width { name, expected, got }) }
+}
+
+/// Output bits in the width of their type.
+pub fn narrow(float: Float, bits: Vec<u32>) -> Data {
+    match float {
+        Float::F32 => Data::U32(bits),
+        Float::Bf16 | Float::F16 => Data::U16(bits.into_iter().map(|b| b as u16).collect()),
+    }
+}
+
+/// A set of one tensor.
+pub fn one(name: &str, shape: impl Into<Vec<usize>>, data: Data) -> Tensors {
+    Tensors::from([(name.to_owned(), Tensor { shape: shape.into(), data })])
+}
+
+/// Checks the shapes of a dequantize call.
+///
+/// # Errors
+/// [`AnswerError`] if they do not fit.
+pub fn check_dequantize(inputs: &Tensors) -> Result<(usize, usize), AnswerError> {
+    let reads = "elements, scales";
+    let elements = tensor(inputs, "elements", reads)?;
+    let shape = matrix_shape("elements", elements)?;
+    let scales = bytes("scales", tensor(inputs, "scales", reads)?)?;
+    check_quantized(shape, BlockShape::MX, bytes("elements", elements)?.len(), scales.len())?;
+    Ok(shape)
+}

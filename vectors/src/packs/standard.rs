@@ -1,0 +1,305 @@
+//! The tensors of one safetensors file.
+//!
+//! Quantize and dequantize files are lists of blocks, one a row; cast files are lists of values; pack and swizzle files hold
+//! every case under its own name, since there the shape is the point.
+
+use super::error::PackError;
+use super::files::{holds, numbered_classes};
+use crate::answer::{answer, narrow, rule};
+use crate::class::{Call, Class, LANES, Level, Source};
+use crate::op::{Cast, Dequantize, Float, Op, Quantize};
+use crate::plan::{Batch, runs};
+use crate::tensor::{Data, Tensor, Tensors};
+use mx_reference::pack::{PackOrder, pack, packed_len};
+use mx_reference::{Convention, Rule, ShapeError};
+
+/// How a byte is compared, as `care` tensors and smoke lines say it.
+pub(super) const fn care_code(rule: Rule) -> u8 {
+    match rule {
+        Rule::Exact => 0,
+        Rule::AnyNan => 1,
+        Rule::Free => 2,
+    }
+}
+
+/// The tensors of the file of `op`, and how many cases it has.
+pub(super) fn tensors(
+    op: &Op,
+    convention: &'static Convention,
+) -> Result<(Tensors, u64), PackError> {
+    match op {
+        Op::Quantize(q) => quantize(*q, convention),
+        Op::Dequantize(d) => dequantize(*d, convention),
+        Op::Cast(c) => cast(*c, convention),
+        Op::Pack(_) | Op::Swizzle => by_case(op, convention),
+    }
+}
+
+/// The block cases of a profile at a level, one block a row.
+pub(super) fn batch(q: Quantize, level: Level) -> Batch {
+    let op = Op::Quantize(q);
+    let classes = numbered_classes().map(|(_, class)| class).filter(|class| holds(&op, class));
+    let runs = classes.flat_map(|class| runs(&op, class, level)).collect();
+    Batch { op: q, runs, multiple: (1, 1) }
+}
+
+fn quantize(q: Quantize, convention: &'static Convention) -> Result<(Tensors, u64), PackError> {
+    let op = Op::Quantize(q);
+    let batch = batch(q, Level::Standard);
+    let case = Solved::new(batch.call(), convention, || op.prefix())?;
+    let (mut class, mut number) = (Vec::new(), Vec::new());
+    for (index, member) in numbered_classes() {
+        for run in batch.runs.iter().filter(|run| run.class.name == member.name) {
+            class.extend((0..run.count).map(|_| index));
+            number.extend((run.first..run.first + run.count).map(|n| n as u32));
+        }
+    }
+    let rows = class.len();
+    let care = case.care("elements");
+    let Solved { call, mut outputs, .. } = case;
+    let mut tensors = call.inputs;
+    if q.element.format().bits < 8 {
+        let packed = outputs.get("elements").map(|codes| packed(q, rows, codes)).transpose();
+        let packed = packed.map_err(|source| unanswered(op.prefix(), source))?;
+        tensors.extend(packed.map(|packed| ("packed".to_owned(), packed)));
+    }
+    if let Some(scales) = outputs.get_mut("scales") {
+        scales.shape = vec![rows];
+    }
+    tensors.append(&mut outputs);
+    tensors.insert("care".to_owned(), Tensor::u8([rows, LANES], care));
+    let cases = rows as u64;
+    Ok((numbered(tensors, class, number), cases))
+}
+
+fn packed(q: Quantize, rows: usize, codes: &Tensor) -> Result<Tensor, ShapeError> {
+    let width = packed_len(q.element, LANES)?;
+    let wire = pack(q.element, PackOrder::LittleEndian, codes.data.as_bytes())?;
+    Ok(Tensor::u8([rows, width], wire))
+}
+
+fn dequantize(d: Dequantize, convention: &'static Convention) -> Result<(Tensors, u64), PackError> {
+    let mut rows = Rows::default();
+    let (mut elements, mut scales, mut output) = (Vec::new(), Vec::new(), Vec::new());
+    for_each_case(&Op::Dequantize(d), convention, |class, n, case| {
+        elements.extend_from_slice(case.call.inputs["elements"].data.as_bytes());
+        scales.extend_from_slice(case.call.inputs["scales"].data.as_bytes());
+        output.extend(values(&case.outputs["output"]));
+        rows.push(class, n, scales.len(), case.care("output"));
+    })?;
+    let tensors = Tensors::from([
+        ("elements".to_owned(), Tensor::u8([scales.len(), LANES], elements)),
+        ("output".to_owned(), typed(d.output, vec![scales.len(), LANES], output)),
+        ("care".to_owned(), Tensor::u8([scales.len(), LANES], rows.care)),
+        ("scales".to_owned(), Tensor::u8([scales.len()], scales)),
+    ]);
+    Ok((numbered(tensors, rows.class, rows.number), rows.cases))
+}
+
+fn cast(c: Cast, convention: &'static Convention) -> Result<(Tensors, u64), PackError> {
+    let mut rows = Rows::default();
+    let (mut input, mut elements) = (Vec::new(), Vec::new());
+    for_each_case(&Op::Cast(c), convention, |class, n, case| {
+        input.extend(values(&case.call.inputs["input"]));
+        elements.extend_from_slice(case.outputs["elements"].data.as_bytes());
+        rows.push(class, n, input.len(), case.care("elements"));
+    })?;
+    let tensors = Tensors::from([
+        ("input".to_owned(), typed(c.input, vec![input.len()], input)),
+        ("care".to_owned(), Tensor::u8([elements.len()], rows.care)),
+        ("elements".to_owned(), Tensor::u8([elements.len()], elements)),
+    ]);
+    Ok((numbered(tensors, rows.class, rows.number), rows.cases))
+}
+
+/// Every tensor of every case, as `CLASS#N.in.NAME` and `CLASS#N.out.NAME`.
+fn by_case(op: &Op, convention: &'static Convention) -> Result<(Tensors, u64), PackError> {
+    let (mut tensors, mut cases) = (Tensors::new(), 0);
+    for_each_case(op, convention, |(_, class), n, case| {
+        let name = |way, name| format!("{}#{n}.{way}.{name}", class.name);
+        tensors.extend(case.call.inputs.into_iter().map(|(key, tensor)| (name("in", key), tensor)));
+        tensors.extend(case.outputs.into_iter().map(|(key, tensor)| (name("out", key), tensor)));
+        cases += 1;
+    })?;
+    Ok((tensors, cases))
+}
+
+/// Which case each row belongs to, and how its bytes are compared.
+#[derive(Default)]
+struct Rows {
+    class: Vec<u8>,
+    number: Vec<u32>,
+    care: Vec<u8>,
+    cases: u64,
+}
+
+impl Rows {
+    /// A case whose last row is row `end` - 1.
+    fn push(&mut self, class: (u8, &Class), n: u64, end: usize, care: Vec<u8>) {
+        self.class.resize(end, class.0);
+        self.number.resize(end, n as u32);
+        self.care.extend(care);
+        self.cases += 1;
+    }
+}
+
+fn numbered(mut tensors: Tensors, class: Vec<u8>, number: Vec<u32>) -> Tensors {
+    let shape = vec![number.len()];
+    tensors.insert("class".to_owned(), Tensor::u8([class.len()], class));
+    tensors.insert("number".to_owned(), Tensor { shape, data: Data::U32(number) });
+    tensors
+}
+
+fn typed(float: Float, shape: Vec<usize>, bits: Vec<u32>) -> Tensor {
+    Tensor { shape, data: narrow(float, bits) }
+}
+
+fn values(tensor: &Tensor) -> impl Iterator<Item = u32> {
+    (0..tensor.data.len()).map(|i| tensor.data.get(i))
+}
+
+/// A call and the right answer to it.
+pub(super) struct Solved {
+    pub(super) call: Call,
+    pub(super) outputs: Tensors,
+    convention: &'static Convention,
+}
+
+impl Solved {
+    /// Asks the reference.
+    pub(super) fn new(
+        call: Call,
+        convention: &'static Convention,
+        id: impl FnOnce() -> String,
+    ) -> Result<Self, PackError> {
+        match answer(&call.op, convention, &call.inputs) {
+            Ok(outputs) => Ok(Self { call, outputs, convention }),
+            Err(source) => Err(PackError::Answer { id: id(), source }),
+        }
+    }
+
+    /// The care codes of an output.
+    pub(super) fn care(&self, name: &str) -> Vec<u8> {
+        let (call, outputs) = (&self.call, &self.outputs);
+        let length = outputs.get(name).map_or(0, |tensor| tensor.data.len());
+        let of = |i| rule(&call.op, self.convention, &call.inputs, outputs, name, i);
+        (0..length).map(|i| care_code(of(i))).collect()
+    }
+}
+
+fn unanswered(id: String, source: ShapeError) -> PackError {
+    PackError::Answer { id, source: source.into() }
+}
+
+/// Solves every whole-tensor case of an op, in the order of classes.
+fn for_each_case(
+    op: &Op,
+    convention: &'static Convention,
+    mut visit: impl FnMut((u8, &'static Class), u64, Solved),
+) -> Result<(), PackError> {
+    for (index, class) in numbered_classes().filter(|(_, class)| holds(op, class)) {
+        let Source::Tensors { call, .. } = class.source else { continue };
+        for n in 0..class.count(op, Level::Standard) {
+            let id = || format!("{}/{}#{n}", op.prefix(), class.name);
+            visit((index, class), n, Solved::new(call(op, n), convention, id)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Pack, Target};
+    use mx_reference::convention::PROPAGATE;
+    use mx_reference::{Axis, BlockShape, Element, Profile, ScaleLayout, ScaleMode};
+
+    fn shapes(tensors: &Tensors) -> Vec<(&str, &[usize])> {
+        tensors.iter().map(|(name, tensor)| (name.as_str(), &tensor.shape[..])).collect()
+    }
+
+    #[test]
+    fn rows_of_a_quantize_file_are_their_cases() {
+        let q = Quantize {
+            element: Element::E2m3,
+            mode: ScaleMode::Rceil,
+            input: Float::F32,
+            axis: Axis::Row,
+            block: BlockShape::MX,
+            layout: ScaleLayout::Plain,
+            view: None,
+        };
+        let (tensors, cases) = quantize(q, &PROPAGATE).unwrap();
+        let n = cases as usize;
+        assert!(n > 100);
+        assert_eq!(
+            shapes(&tensors),
+            [
+                ("care", &[n, 32][..]),
+                ("class", &[n]),
+                ("elements", &[n, 32]),
+                ("input", &[n, 32]),
+                ("number", &[n]),
+                ("packed", &[n, 24]),
+                ("scales", &[n]),
+            ]
+        );
+        let profile = Profile { element: q.element, mode: q.mode, convention: &PROPAGATE };
+        for row in (0..n).step_by(7) {
+            let class = &crate::classes::ALL[tensors["class"].data.get(row) as usize];
+            let Source::Blocks { block, .. } = class.source else { panic!("{}", class.name) };
+            let bits = block(&q, tensors["number"].data.get(row).into());
+            let at = |name: &str, lane| tensors[name].data.get(row * LANES + lane);
+            let input = bits.map(|bits| q.input.format().decode(bits));
+            let mut codes = [0; LANES];
+            let scale = profile.quantize_block(&input, &mut codes);
+            assert_eq!(tensors["scales"].data.get(row), u32::from(scale));
+            for lane in 0..LANES {
+                assert_eq!(at("input", lane), bits[lane]);
+                assert_eq!(at("elements", lane), u32::from(codes[lane]));
+                let rule = profile.rule(scale, codes[lane], input[lane].is_nan());
+                assert_eq!(at("care", lane), u32::from(care_code(rule)));
+            }
+        }
+    }
+
+    #[test]
+    fn dequantize_files_hold_every_scale_byte_with_every_code() {
+        let d = Dequantize { element: Element::E5m2, output: Float::Bf16 };
+        let (tensors, _) = dequantize(d, &PROPAGATE).unwrap();
+        let mut seen = vec![false; 1 << 16];
+        for i in 0..tensors["elements"].data.len() {
+            let byte = tensors["scales"].data.get(i / LANES);
+            seen[(byte << 8 | tensors["elements"].data.get(i)) as usize] = true;
+        }
+        assert!(seen.iter().all(|&seen| seen));
+        assert_eq!(tensors["output"].data.len(), tensors["care"].data.len());
+    }
+
+    #[test]
+    fn cast_files_hold_every_narrow_input() {
+        let [rounding, overflow] = ["even", "propagate"];
+        let c = Cast {
+            target: Target::Element(Element::E2m1),
+            rounding: crate::op::CastRounding::from_name(rounding).unwrap(),
+            overflow: crate::op::CastOverflow::from_name(overflow).unwrap(),
+            input: Float::F16,
+        };
+        let (tensors, cases) = cast(c, &PROPAGATE).unwrap();
+        let inputs: std::collections::BTreeSet<_> = values(&tensors["input"]).collect();
+        assert_eq!(inputs.len(), 1 << 16);
+        assert_eq!(cases, 2);
+        // E2M1 cannot say NaN.
+        assert!(values(&tensors["care"]).any(|care| care == 2));
+    }
+
+    #[test]
+    fn whole_tensors_keep_their_shapes() {
+        let order = PackOrder::LittleEndian;
+        let op = Op::Pack(Pack { element: Element::E2m1, order });
+        let (tensors, cases) = by_case(&op, &PROPAGATE).unwrap();
+        assert_eq!(tensors.len() as u64, 2 * cases);
+        assert_eq!(tensors["pack#0.in.elements"].shape, [16, 32]);
+        assert_eq!(tensors["pack#0.out.packed"].shape, [16, 16]);
+    }
+}
