@@ -38,7 +38,7 @@ pub struct Place {
 }
 
 /// Block cases thin out to this many tiles a class, since a tile has 32 times the elements.
-const TILES: u64 = 48;
+const TILES: u64 = 24;
 
 /// Block cases of `class` that a run of `op` takes, as a step through `0..count`.
 pub fn stride(op: &Quantize, count: u64) -> u64 {

@@ -1,0 +1,289 @@
+//! One question to a backend: poisoned buffers, hashed inputs, a second call, and what differs.
+
+use crate::backend::{Backend, Fault, Refusal};
+use crate::compare::{Site, differences};
+use crate::digest;
+use crate::judge::Judge;
+use crate::outputs::Outputs;
+use crate::record::{Failure, FailureKind, SiteRecord};
+use crate::runner::{InternalError, Options};
+use crate::selection::Work;
+use mx_reference::Rule;
+use mx_vectors::{Call, Data, Op, Quantize, Source, Tensors};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// What fresh output buffers hold in the first and in the second call.
+const POISON: [u8; 2] = [0xa5, 0x5a];
+/// Wrong elements kept of a failing case.
+const SITES: usize = 4;
+
+/// A call with its right answer and the cases it stands for.
+#[derive(Debug)]
+pub struct Question<'a> {
+    work: &'a Work,
+    prefix: &'a str,
+    options: Options,
+    call: Call,
+    expected: Tensors,
+}
+
+/// What a backend's answers came to.
+#[derive(Debug)]
+pub struct Asked {
+    /// Output elements compared.
+    pub elements: u64,
+    /// Wrong elements by case ordinal, and in which way.
+    by_case: BTreeMap<u64, (FailureKind, Vec<Site>)>,
+    /// A failure of the whole call.
+    whole: Option<(FailureKind, String)>,
+}
+
+impl Asked {
+    fn whole(kind: FailureKind, message: String) -> Self {
+        Self { elements: 0, by_case: BTreeMap::new(), whole: Some((kind, message)) }
+    }
+
+    /// How many of `cases` cases failed.
+    pub fn failed_cases(&self, cases: u64) -> u64 {
+        if self.whole.is_some() { cases } else { self.by_case.len() as u64 }
+    }
+
+    /// True if everything was right.
+    pub fn is_clean(&self) -> bool {
+        self.whole.is_none() && self.by_case.is_empty()
+    }
+}
+
+impl<'a> Question<'a> {
+    /// Builds the call and its right answer.
+    ///
+    /// # Errors
+    /// [`InternalError::NoAnswer`] if the judge cannot answer: a defect of the suite.
+    pub fn new(work: &'a Work, prefix: &'a str, options: Options) -> Result<Self, InternalError> {
+        let call = match work {
+            Work::Blocks(batch) => batch.call(),
+            Work::Single { op, class, n } => match class.source {
+                Source::Tensors { call, .. } => call(op, *n),
+                Source::Blocks { .. } => Call { op: *op, inputs: Tensors::new() },
+            },
+        };
+        let expected = options.judge.answer(&call, options.convention).map_err(|error| {
+            InternalError::NoAnswer {
+                judge: options.judge.name(),
+                id: work.id(prefix, 0),
+                reason: error.to_string(),
+            }
+        })?;
+        Ok(Self { work, prefix, options, call, expected })
+    }
+
+    /// The call.
+    pub const fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// The right outputs.
+    pub const fn expected(&self) -> &Tensors {
+        &self.expected
+    }
+
+    /// Whether the input is a strided view.
+    pub const fn is_strided(&self) -> bool {
+        matches!(self.call.op, Op::Quantize(Quantize { view: Some(_), .. }))
+    }
+
+    /// Number of cases it stands for.
+    pub fn cases(&self) -> u64 {
+        self.work.cases()
+    }
+
+    /// The id of a case.
+    pub fn id(&self, ordinal: u64) -> String {
+        self.work.id(self.prefix, ordinal)
+    }
+
+    /// SHA-256 of the questions and right answers, case by case, however they were laid into a tensor.
+    pub fn suite(&self) -> Vec<u8> {
+        let mut hash = Sha256::new();
+        match self.work {
+            Work::Blocks(batch) => {
+                for run in &batch.runs {
+                    hash.update(format!("{}#{}+{}\n", run.class.name, run.first, run.count));
+                }
+                for block in batch.blocks() {
+                    hash.update(zerocopy::IntoBytes::as_bytes(&block));
+                }
+                let Some((scales, elements)) = self.block_answers() else { return Vec::new() };
+                for ordinal in 0..batch.len() {
+                    hash.update([scales[ordinal as usize]]);
+                    for range in batch.code_ranges(ordinal) {
+                        hash.update(&elements[range]);
+                    }
+                }
+            }
+            Work::Single { class, n, .. } => {
+                hash.update(format!("{}#{n}\n", class.name));
+                hash.update(digest::of_tensors(&self.call.inputs));
+                hash.update(digest::of_tensors(&self.expected));
+            }
+        }
+        hash.finalize().to_vec()
+    }
+
+    fn block_answers(&self) -> Option<(&[u8], &[u8])> {
+        match (&self.expected.get("scales")?.data, &self.expected.get("elements")?.data) {
+            (Data::U8(scales), Data::U8(elements)) => Some((scales, elements)),
+            _ => None,
+        }
+    }
+
+    /// The case that an element of an output belongs to, and its lane or index.
+    fn place(&self, site: &Site) -> (u64, u64) {
+        match self.work {
+            Work::Blocks(batch) => {
+                let place = if site.tensor == "scales" {
+                    batch.place_of_scale(site.index)
+                } else {
+                    batch.place_of_code(site.index)
+                };
+                (place.case, place.lane.unwrap_or(0) as u64)
+            }
+            Work::Single { .. } => (0, site.index as u64),
+        }
+    }
+
+    /// The first `limit` failures, each with its case's ordinal.
+    pub fn failures(&self, asked: Asked, limit: usize) -> Vec<(u64, Failure)> {
+        if let Some((kind, message)) = asked.whole {
+            let failure = Failure { id: self.id(0), kind, message, sites: Vec::new(), wrong: 0 };
+            return vec![(0, failure)];
+        }
+        let failure = |(ordinal, (kind, sites)): (u64, (FailureKind, Vec<Site>))| {
+            let message = match kind {
+                FailureKind::Unstable => {
+                    "the same call gave another answer, or elements were never written".to_owned()
+                }
+                _ => format!("{} wrong element(s)", sites.len()),
+            };
+            let wrong = sites.len() as u64;
+            let record = |site: &Site| {
+                let digits = 2 * self.expected[&site.tensor].data.width();
+                SiteRecord {
+                    tensor: site.tensor.clone(),
+                    at: self.place(site).1,
+                    expected: match site.rule {
+                        Rule::AnyNan => "nan".to_owned(),
+                        _ => format!("{:0digits$x}", site.expected),
+                    },
+                    got: format!("{:0digits$x}", site.got),
+                }
+            };
+            // The scale comes first: its error explains those of the elements.
+            let mut shown: Vec<&Site> = sites.iter().collect();
+            shown.sort_by_key(|site| (site.tensor != "scales", site.index));
+            let sites = shown.into_iter().take(SITES).map(record).collect();
+            (ordinal, Failure { id: self.id(ordinal), kind, message, sites, wrong })
+        };
+        asked.by_case.into_iter().take(limit).map(failure).collect()
+    }
+
+    /// Lets the reference confirm native's answer to one case.
+    ///
+    /// # Errors
+    /// [`InternalError::JudgesDisagree`].
+    pub fn confirm(&self, ordinal: u64) -> Result<(), InternalError> {
+        let alone = match self.work {
+            Work::Blocks(batch) => match batch.only(ordinal) {
+                Some(batch) => Work::Blocks(batch),
+                None => return Ok(()),
+            },
+            Work::Single { .. } => self.work.clone(),
+        };
+        let native = Question::new(&alone, self.prefix, self.options)?;
+        let options = Options { judge: Judge::Reference, ..self.options };
+        let reference = Question::new(&alone, self.prefix, options)?;
+        if native.expected == reference.expected {
+            Ok(())
+        } else {
+            Err(InternalError::JudgesDisagree { id: self.id(ordinal) })
+        }
+    }
+}
+
+/// Asks, and asks again with other poison if `repeat` is set.
+///
+/// # Errors
+/// [`Fault`] if no proper answer came.
+pub fn ask(
+    backend: &mut dyn Backend,
+    question: &Question<'_>,
+    repeat: bool,
+) -> Result<Asked, Fault> {
+    let first = match once(backend, question, POISON[0])? {
+        Ok(outputs) => outputs,
+        Err(asked) => return Ok(asked),
+    };
+    let convention = question.options.convention;
+    let wrong = |got| differences(&question.call, convention, &question.expected, got);
+    let elements = first.values().map(|tensor| tensor.data.len() as u64).sum();
+    let mut asked = Asked { elements, by_case: BTreeMap::new(), whole: None };
+    let mut add = |kind, sites: &[Site]| {
+        for site in sites {
+            let entry = asked.by_case.entry(question.place(site).0);
+            entry.or_insert((kind, Vec::new())).1.push(site.clone());
+        }
+    };
+    let sites = wrong(&first);
+    if !repeat {
+        add(FailureKind::Mismatch, &sites);
+        return Ok(asked);
+    }
+    let second = match once(backend, question, POISON[1])? {
+        Ok(outputs) => outputs,
+        Err(asked) => return Ok(asked),
+    };
+    if first == second {
+        add(FailureKind::Mismatch, &sites);
+    } else {
+        let again = wrong(&second);
+        let (stable, gone): (Vec<_>, Vec<_>) =
+            sites.into_iter().partition(|site| again.contains(site));
+        let new: Vec<_> = again.into_iter().filter(|site| !stable.contains(site)).collect();
+        add(FailureKind::Unstable, &gone);
+        add(FailureKind::Unstable, &new);
+        add(FailureKind::Mismatch, &stable);
+    }
+    Ok(asked)
+}
+
+/// One call: its outputs, or a failure of the whole call.
+fn once(
+    backend: &mut dyn Backend,
+    question: &Question<'_>,
+    poison: u8,
+) -> Result<Result<Tensors, Asked>, Fault> {
+    let mut outputs = Outputs::poisoned(&question.expected, poison);
+    let before = digest::of_tensors(&question.call.inputs);
+    let answer = backend.execute(&question.call, question.options.convention, &mut outputs);
+    let whole = |kind, message| Ok(Err(Asked::whole(kind, message)));
+    match answer {
+        Err(Refusal::Fault(fault)) => return Err(fault),
+        Err(Refusal::Unsupported(reason)) => {
+            let message = format!("answered unsupported inside its own claim: {reason}");
+            return whole(FailureKind::ClaimRefused, message);
+        }
+        Err(changed @ Refusal::InputsChanged(_)) => {
+            return whole(FailureKind::InputsChanged, changed.to_string());
+        }
+        Ok(()) => {}
+    }
+    if let Err(error) = outputs.check_guards() {
+        return whole(FailureKind::OutOfBounds, error.to_string());
+    }
+    if before != digest::of_tensors(&question.call.inputs) {
+        let message = Refusal::InputsChanged("input".to_owned()).to_string();
+        return whole(FailureKind::InputsChanged, message);
+    }
+    Ok(Ok(outputs.into_tensors()))
+}

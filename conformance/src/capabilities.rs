@@ -1,0 +1,198 @@
+//! What a backend claims. Nothing outside a claim is sent, and refusing inside it is a failure.
+
+use mx_reference::{BlockShape, Convention};
+use mx_vectors::{Call, Op};
+use serde::{Deserialize, Serialize};
+
+/// A claim, as adapters declare it in their answer to `hello`. A field that is left out claims every value, and so does
+/// `"*"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capabilities {
+    /// Op names.
+    pub ops: Claim,
+    /// `element/mode`; for ops without a mode the part before the slash counts.
+    pub profiles: Claim,
+    /// Input types (output types of dequantize).
+    pub inputs: Claim,
+    /// `row`, `col`, `32x32`.
+    pub axes: Claim,
+    /// Scale layouts.
+    pub layouts: Claim,
+    /// `32`, `32x32`.
+    pub blocks: Claim,
+    /// Conventions.
+    pub conventions: Claim,
+    /// Roundings of casts.
+    pub roundings: Claim,
+    /// Overflow rules of casts.
+    pub overflows: Claim,
+    /// Orders of packing.
+    pub orders: Claim,
+    /// Rows and columns that every tensor must be a multiple of.
+    pub multiple: Option<(usize, usize)>,
+    /// Whether strided views are taken; adapters get contiguous tensors.
+    #[serde(skip_deserializing)]
+    pub strided: bool,
+}
+
+/// A set of values, or all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Listed", into = "Listed")]
+pub enum Claim {
+    /// Every value.
+    #[default]
+    All,
+    /// These.
+    Only(Vec<String>),
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<Listed> for Claim {
+    fn from(listed: Listed) -> Self {
+        let values = match listed {
+            Listed::One(value) => vec![value],
+            Listed::Many(values) => values,
+        };
+        if values.iter().any(|value| value == "*") { Self::All } else { Self::Only(values) }
+    }
+}
+
+impl From<Claim> for Listed {
+    fn from(claim: Claim) -> Self {
+        match claim {
+            Claim::All => Self::One("*".to_owned()),
+            Claim::Only(values) => Self::Many(values),
+        }
+    }
+}
+
+impl Claim {
+    fn covers(&self, value: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(values) => values.iter().any(|v| v == value),
+        }
+    }
+
+    fn names(&self, value: &str) -> bool {
+        matches!(self, Self::Only(values) if values.iter().any(|v| v == value))
+    }
+}
+
+impl Capabilities {
+    /// Whether a convention is claimed.
+    pub fn covers_convention(&self, convention: &Convention) -> bool {
+        self.conventions.covers(convention.name)
+    }
+
+    /// Whether an op with its parameters is claimed.
+    pub fn covers(&self, op: &Op) -> bool {
+        if !self.ops.covers(op.name()) {
+            return false;
+        }
+        match op {
+            Op::Quantize(q) => {
+                let profile = format!("{}/{}", q.element.name(), q.mode.name());
+                // Tiles are claimed as an axis, or by naming the block beside the row axis.
+                let axis = self.axes.covers(q.axis_name())
+                    || q.block == BlockShape::TILE
+                        && self.axes.covers("row")
+                        && self.blocks.names("32x32");
+                self.profiles.covers(&profile)
+                    && self.inputs.covers(q.input.name())
+                    && axis
+                    && self.layouts.covers(q.layout.name())
+                    && self.blocks.covers(&q.block_name())
+                    && (q.view.is_none() || self.strided)
+            }
+            Op::Dequantize(d) => {
+                self.covers_element(d.element.name()) && self.inputs.covers(d.output.name())
+            }
+            Op::Cast(c) => {
+                self.covers_element(c.target.format().name)
+                    && self.inputs.covers(c.input.name())
+                    && self.roundings.covers(c.rounding.name())
+                    && self.overflows.covers(c.overflow.name())
+            }
+            Op::Pack(p) => {
+                self.covers_element(p.element.name()) && self.orders.covers(p.order.name())
+            }
+            Op::Swizzle => true,
+        }
+    }
+
+    fn covers_element(&self, element: &str) -> bool {
+        match &self.profiles {
+            Claim::All => true,
+            Claim::Only(profiles) => {
+                profiles.iter().any(|profile| profile.split('/').next() == Some(element))
+            }
+        }
+    }
+
+    /// Whether a call is claimed: its op, its view, and shapes that are multiples of what the backend needs.
+    pub fn covers_call(&self, call: &Call) -> bool {
+        let (rows, cols) = self.multiple();
+        self.covers(&call.op)
+            && call.inputs.values().all(|tensor| match tensor.shape[..] {
+                [r, c] => {
+                    matches!(call.op, Op::Dequantize(_) | Op::Pack(_) | Op::Swizzle)
+                        || r.is_multiple_of(rows) && c.is_multiple_of(cols)
+                }
+                _ => true,
+            })
+    }
+
+    /// Rows and columns that every tensor must be a multiple of; 1 where nothing was said.
+    pub fn multiple(&self) -> (usize, usize) {
+        let (rows, cols) = self.multiple.unwrap_or((1, 1));
+        (rows.max(1), cols.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_vectors::cells::cells;
+
+    fn parse(json: &str) -> Capabilities {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn what_is_left_out_claims_everything() {
+        let all = parse("{}");
+        assert!(cells().iter().all(|op| all.covers(op)));
+        let star = parse(r#"{"ops":"*","profiles":["*"]}"#);
+        assert_eq!((&star.ops, &star.profiles), (&Claim::All, &Claim::All));
+    }
+
+    #[test]
+    fn a_narrow_claim_gets_only_what_it_names() {
+        let claim = parse(
+            r#"{"ops":["quantize"],"profiles":["e4m3/rceil"],"inputs":["bf16","f32"],"axes":["row"],
+                "layouts":["plain"],"blocks":["32"]}"#,
+        );
+        let covered: Vec<_> =
+            cells().iter().filter(|op| claim.covers(op)).map(Op::prefix).collect();
+        assert_eq!(covered, ["quantize/e4m3/rceil/f32/row", "quantize/e4m3/rceil/bf16/row"]);
+    }
+
+    #[test]
+    fn tiles_are_an_axis_or_a_named_block() {
+        let tiles = |json: &str| {
+            let claim = parse(json);
+            cells().iter().filter(|op| claim.covers(op) && op.prefix().contains("32x32")).count()
+        };
+        assert_eq!(tiles(r#"{"axes":["row"]}"#), 0);
+        assert!(tiles(r#"{"axes":["row"],"blocks":["32x32"]}"#) > 0);
+        assert!(tiles(r#"{"axes":["row","32x32"]}"#) > 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! The main job: backends × cases → run record.
+
+use crate::backend::Backend;
+use crate::backends::Spec;
+use crate::digest;
+use crate::judge::Judge;
+use crate::progress::{Meter, Progress, Quiet};
+use crate::record::{BackendRecord, Counts, FaultRecord, RunRecord, SCHEMA};
+use crate::runner::{Findings, InternalError, Options, run};
+use crate::selection::{CellPlan, Filter, Work, plan};
+use crate::verdict::{Exit, Verdict};
+use mx_reference::Convention;
+use mx_vectors::{Level, cells::cells, classes};
+use sha2::{Digest, Sha256};
+use std::time::{Duration, Instant};
+
+/// What to certify.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The backends.
+    pub backends: Vec<Spec>,
+    /// The convention.
+    pub convention: &'static Convention,
+    /// The level.
+    pub level: Level,
+    /// Which cases; none means all.
+    pub filters: Vec<Filter>,
+    /// The deadline of each request to an external backend.
+    pub timeout: Duration,
+    /// Workers for backends that run in this process.
+    pub jobs: usize,
+    /// Whether to report progress on standard error.
+    pub progress: bool,
+}
+
+/// Runs the request.
+///
+/// # Errors
+/// [`InternalError`] if the project's own implementations disagree: no verdict can stand on that.
+pub fn certify(request: &Request) -> Result<RunRecord, InternalError> {
+    let started = Instant::now();
+    let mut backends = Vec::new();
+    for spec in &request.backends {
+        backends.push(one(request, spec)?);
+    }
+    let exit = Exit::of(backends.iter().flat_map(exits));
+    Ok(RunRecord {
+        schema: SCHEMA.to_owned(),
+        mxcert: env!("CARGO_PKG_VERSION").to_owned(),
+        convention: request.convention.name.to_owned(),
+        level: request.level.name().to_owned(),
+        certifies: request.level > Level::Smoke,
+        filters: request.filters.iter().map(|filter| filter.text().to_owned()).collect(),
+        backends,
+        exit,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+/// What a backend contributes to the exit code. One that is not present, or was asked nothing, contributes nothing.
+fn exits(record: &BackendRecord) -> Vec<Exit> {
+    let mut exits = Vec::new();
+    if record.counts.failed > 0 {
+        exits.push(Exit::NonConformant);
+    }
+    if !record.faults.is_empty() {
+        exits.push(Exit::Fault);
+    }
+    if record.verdict == Verdict::Conformant {
+        exits.push(Exit::Conformant);
+    }
+    exits
+}
+
+fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
+    let started = Instant::now();
+    let mut record = BackendRecord {
+        spec: spec.to_string(),
+        identity: None,
+        judge: spec.judge().name().to_owned(),
+        verdict: Verdict::NotEstablished,
+        reason: String::new(),
+        digest: String::new(),
+        counts: Counts::default(),
+        cells: Vec::new(),
+        failures: Vec::new(),
+        faults: Vec::new(),
+        seconds: 0.0,
+    };
+    match spec.open(request.timeout) {
+        Ok(Some(mut backend)) => {
+            record.identity = Some(backend.identity().clone());
+            judge(request, spec.judge(), backend.as_mut(), &mut record)?;
+        }
+        Ok(None) => record.reason = "not present in this build of mxcert".to_owned(),
+        Err(fault) => {
+            record.reason = fault.to_string();
+            record.faults.push(FaultRecord { id: None, fault, cases: 0 });
+        }
+    }
+    record.digest = verdict_digest(request, &record);
+    record.seconds = started.elapsed().as_secs_f64();
+    Ok(record)
+}
+
+fn judge(
+    request: &Request,
+    judge: Judge,
+    backend: &mut dyn Backend,
+    record: &mut BackendRecord,
+) -> Result<(), InternalError> {
+    let capabilities = backend.capabilities().clone();
+    if !capabilities.covers_convention(request.convention) {
+        record.reason = format!(
+            "it does not claim the convention `{}`; name one that it claims with --convention",
+            request.convention.name
+        );
+        return Ok(());
+    }
+    let claimed = cells().into_iter().filter(|op| capabilities.covers(op));
+    let plans =
+        plan(claimed, &classes::ALL, request.level, &request.filters, capabilities.multiple());
+    let total = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();
+    let options = Options {
+        convention: request.convention,
+        judge,
+        repeat_every: repeat_every(request.level, judge),
+        jobs: request.jobs,
+        bisect_for: request.timeout * 4,
+    };
+    let findings = with_meter(request, &record.spec, total, |progress| {
+        run(backend, &plans, options, progress)
+    })?;
+    settle(record, findings, &plans);
+    Ok(())
+}
+
+/// Every call is repeated, except in whole domains and of mxcert's own implementations, where every so many are.
+const fn repeat_every(level: Level, judge: Judge) -> usize {
+    match (level, judge) {
+        (Level::Exhaustive, _) => 16,
+        (_, Judge::Native) => 1,
+        (_, Judge::Oracle | Judge::Reference) => 8,
+    }
+}
+
+fn with_meter<T>(
+    request: &Request,
+    name: &str,
+    total: u64,
+    work: impl FnOnce(&dyn Progress) -> T,
+) -> T {
+    if !request.progress {
+        return work(&Quiet);
+    }
+    let meter = Meter::new(name, total);
+    let result = work(&meter);
+    meter.finish();
+    result
+}
+
+fn settle(record: &mut BackendRecord, findings: Findings, plans: &[CellPlan]) {
+    for cell in &findings.cells {
+        record.counts.add(&cell.counts);
+    }
+    record.cells = findings.cells;
+    record.failures = findings.failures;
+    record.faults = findings.faults;
+    record.verdict = record.counts.verdict();
+    let counts = record.counts;
+    record.reason = match record.verdict {
+        Verdict::Conformant => {
+            format!("{} cases in {} cells, every bit right", counts.passed, record.cells.len())
+        }
+        Verdict::NonConformant => {
+            format!("{} of {} cases failed", counts.failed, counts.failed + counts.passed)
+        }
+        Verdict::NotEstablished if plans.is_empty() => {
+            "no case of this level matches the filters and what the backend claims".to_owned()
+        }
+        Verdict::NotEstablished => match record.faults.first() {
+            Some(first) => format!("{} fault(s); the first: {}", record.faults.len(), first.fault),
+            None => "none of the cases could be asked: all lie outside what the backend claims"
+                .to_owned(),
+        },
+    };
+}
+
+/// SHA-256 over what was asked and found: nothing of time, host or thread count.
+fn verdict_digest(request: &Request, record: &BackendRecord) -> String {
+    let mut hash = Sha256::new();
+    let head = (request.convention.name, request.level.name(), &record.identity, &record.verdict);
+    let body = (&record.counts, &record.cells, &record.failures);
+    let faults: Vec<_> = record.faults.iter().map(|fault| (&fault.id, fault.cases)).collect();
+    for part in [serde_json::to_vec(&head), serde_json::to_vec(&body), serde_json::to_vec(&faults)]
+    {
+        // Plain data structs always serialise.
+        hash.update(part.unwrap_or_default());
+    }
+    digest::hex(&hash.finalize())
+}

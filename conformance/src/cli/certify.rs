@@ -1,0 +1,94 @@
+//! `mxcert certify`.
+
+use super::args::CertifyArgs;
+use super::usage;
+use anyhow::Context;
+use mx_conformance::backends::Spec;
+use mx_conformance::certify::{Request, certify};
+use mx_conformance::record::RunRecord;
+use mx_conformance::report::{certificate::Certificate, html, junit, markdown, text};
+use mx_conformance::verdict::Exit;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
+    let targets = [&args.json, &args.junit, &args.html, &args.markdown];
+    let to_stdout = targets.iter().filter(|path| is_stdout(path.as_deref())).count();
+    if to_stdout > 1 {
+        return Err(usage("only one report can go to standard output"));
+    }
+    if let Some(dir) = &args.out {
+        fs::create_dir_all(dir)
+            .map_err(|e| usage(format!("cannot create {}: {e}", dir.display())))?;
+    }
+    let jobs = match args.jobs {
+        Some(jobs) => jobs.into(),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("starting threads")?;
+    let request = Request {
+        backends: if args.backends.is_empty() { Spec::found() } else { args.backends },
+        convention: args.convention,
+        level: args.level,
+        filters: args.filters,
+        timeout: args.timeout,
+        jobs,
+        progress: true,
+    };
+    let run = certify(&request)?;
+    if to_stdout == 0 {
+        print(&text::render(&run));
+    }
+    let out = |name: &str| args.out.as_ref().map(|dir| dir.join(name));
+    let reports: [(Option<PathBuf>, Option<PathBuf>, Render); 4] = [
+        (args.json, out("run.json"), |run| Ok(json(run)?)),
+        (args.junit, out("junit.xml"), |run| Ok(junit::render(run)?)),
+        (args.html, out("report.html"), |run| Ok(html::render(run))),
+        (args.markdown, out("report.md"), |run| Ok(markdown::render(run))),
+    ];
+    for (asked, own, render) in reports {
+        for path in asked.into_iter().chain(own) {
+            write(&path, &render(&run)?)?;
+        }
+    }
+    if let Some(dir) = &args.out {
+        for (i, backend) in run.backends.iter().enumerate() {
+            if let Some(certificate) = Certificate::of(&run, backend) {
+                let path = dir.join(format!("certificate-{}.json", file_name(i, &backend.spec)));
+                write(&path, &json(&certificate)?)?;
+            }
+        }
+    }
+    Ok(run.exit)
+}
+
+type Render = fn(&RunRecord) -> anyhow::Result<String>;
+
+fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
+/// A backend's spec as a file name.
+fn file_name(index: usize, spec: &str) -> String {
+    let plain = spec.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if plain { spec.to_owned() } else { format!("backend-{index}") }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if is_stdout(Some(path)) {
+        print(text);
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|e| usage(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Prints to standard output; a reader that has gone away is no error.
+pub(super) fn print(text: &str) {
+    let mut stdout = anstream::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}

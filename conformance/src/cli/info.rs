@@ -1,0 +1,72 @@
+//! `mxcert info`.
+
+use super::args::InfoArgs;
+use super::certify::print;
+use mx_conformance::backends::Spec;
+use mx_conformance::verdict::Exit;
+use serde_json::json;
+
+pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Exit> {
+    match &args.backend {
+        Some(spec) => backend(args, spec),
+        None => build(args),
+    }
+}
+
+fn backend(args: &InfoArgs, spec: &Spec) -> anyhow::Result<Exit> {
+    let backend = match spec.open(args.timeout) {
+        Ok(Some(backend)) => backend,
+        Ok(None) => {
+            print(&format!("{spec}: not present in this build of mxcert\n"));
+            return Ok(Exit::NothingEstablished);
+        }
+        Err(fault) => {
+            anstream::eprintln!("error: {spec}: {fault}");
+            return Ok(Exit::Fault);
+        }
+    };
+    let (identity, claims) = (backend.identity(), backend.capabilities());
+    let value = json!({"spec": spec.to_string(), "identity": identity, "claims": claims, "judge": spec.judge().name()});
+    if args.json {
+        print(&(serde_json::to_string_pretty(&value)? + "\n"));
+        return Ok(Exit::Conformant);
+    }
+    let mut text = format!("{spec}: {} {}\n", identity.name, identity.version);
+    text += &format!("  artifact  {}\n", identity.artifact.as_deref().unwrap_or("not stated"));
+    text += &format!("  device    {}\n", identity.device.as_deref().unwrap_or("not stated"));
+    text += &format!("  judge     {}\n", spec.judge().name());
+    if let serde_json::Value::Object(claims) = &value["claims"] {
+        for (name, claim) in claims {
+            text += &format!("  {name:<11} {claim}\n");
+        }
+    }
+    print(&text);
+    Ok(Exit::Conformant)
+}
+
+fn build(args: &InfoArgs) -> anyhow::Result<Exit> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let found: Vec<_> = Spec::found().iter().map(ToString::to_string).collect();
+    let value = json!({
+        "mxcert": env!("CARGO_PKG_VERSION"),
+        "target": std::env::consts::ARCH,
+        "threads": threads,
+        "backends": found,
+        "external": "cmd:COMMAND",
+        "absent": {"cuda": "not in this build", "cublaslt": "not in this build"},
+    });
+    if args.json {
+        print(&(serde_json::to_string_pretty(&value)? + "\n"));
+        return Ok(Exit::Conformant);
+    }
+    print(&format!(
+        "mxcert {} on {}, {threads} threads\n\
+         backends here: {}\n\
+         external:      cmd:COMMAND, any program that speaks the adapter protocol\n\
+         absent:        cuda, cublaslt (not in this build)\n",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        found.join(", "),
+    ));
+    Ok(Exit::Conformant)
+}

@@ -1,0 +1,73 @@
+//! `mxcert list`.
+
+use super::args::ListArgs;
+use super::certify::print;
+use mx_conformance::selection::plan;
+use mx_conformance::verdict::Exit;
+use mx_reference::{Convention, ScaleMode};
+use mx_vectors::{cells::cells, classes};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+pub(super) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
+    let (rows, lines): (Vec<Value>, String) = if args.conventions {
+        conventions()
+    } else if args.modes {
+        modes()
+    } else {
+        cases(args)?
+    };
+    if args.json {
+        print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+    } else {
+        print(&lines);
+    }
+    Ok(Exit::Conformant)
+}
+
+fn conventions() -> (Vec<Value>, String) {
+    let row = |c: &&Convention| json!({"name": c.name, "summary": c.summary, "source": c.source});
+    let line = |c: &&Convention| {
+        format!("{:<14} {}\n{:<14} source: {}\n", c.name, c.summary, "", c.source)
+    };
+    (Convention::ALL.iter().map(row).collect(), Convention::ALL.iter().map(line).collect())
+}
+
+fn modes() -> (Vec<Value>, String) {
+    let row = |m: ScaleMode| json!({"name": m.name(), "exponent": m.formula()});
+    let line = |m: ScaleMode| format!("{:<6} 2^({})\n", m.name(), m.formula());
+    (ScaleMode::ALL.map(row).into(), ScaleMode::ALL.map(line).concat())
+}
+
+fn cases(args: &ListArgs) -> anyhow::Result<(Vec<Value>, String)> {
+    let (mut rows, mut lines) = (Vec::new(), String::new());
+    match &args.filter {
+        None => {
+            for op in cells() {
+                for class in &classes::ALL {
+                    let cases = class.count(&op, args.level);
+                    if cases > 0 {
+                        let id = format!("{}/{}", op.prefix(), class.name);
+                        writeln!(lines, "{id}  {cases}")?;
+                        rows.push(json!({"id": id, "cases": cases, "aim": class.aim}));
+                    }
+                }
+            }
+        }
+        Some(filter) => {
+            let filters = std::slice::from_ref(filter);
+            for cell in plan(cells(), &classes::ALL, args.level, filters, (1, 1)) {
+                for work in &cell.works {
+                    for ordinal in 0..work.cases() {
+                        let id = work.id(&cell.prefix, ordinal);
+                        writeln!(lines, "{id}")?;
+                        if args.json {
+                            rows.push(id.into());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok((rows, lines))
+}

@@ -1,0 +1,83 @@
+//! `mxcert repro`.
+
+use super::args::ReproArgs;
+use super::certify::print;
+use super::usage;
+use mx_conformance::ask::{Question, ask};
+use mx_conformance::explain::explain;
+use mx_conformance::report::text::{render_failure, style};
+use mx_conformance::runner::Options;
+use mx_conformance::selection::{CellPlan, Filter, Work, plan};
+use mx_conformance::verdict::{Exit, Verdict};
+use mx_reference::Profile;
+use mx_vectors::{Level, cells::cells, classes};
+use std::fmt::Write;
+
+pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
+    let mut backend = match args.backend.open(args.timeout) {
+        Ok(Some(backend)) => backend,
+        Ok(None) => {
+            print(&format!("{}: not present in this build of mxcert\n", args.backend));
+            return Ok(Exit::NothingEstablished);
+        }
+        Err(fault) => {
+            anstream::eprintln!("error: {}: {fault}", args.backend);
+            return Ok(Exit::Fault);
+        }
+    };
+    let cell = find(&args.case, backend.capabilities().multiple())?;
+    let options = Options {
+        convention: args.convention,
+        judge: args.backend.judge(),
+        repeat_every: 1,
+        jobs: 1,
+        bisect_for: args.timeout,
+    };
+    let mut text = String::new();
+    let question = Question::new(&cell.works[0], &cell.prefix, options)?;
+    writeln!(text, "{}", question.id(0))?;
+    if let Work::Blocks(batch) = &cell.works[0] {
+        let (q, block) = (batch.op, batch.blocks().next().unwrap_or_default());
+        let profile = Profile { element: q.element, mode: q.mode, convention: args.convention };
+        text += &explain(profile, q.input, &block);
+    } else {
+        for (name, tensor) in &question.call().inputs {
+            writeln!(text, "  {name}: shape {:?}", tensor.shape)?;
+        }
+    }
+    let outside = !backend.capabilities().covers_call(question.call());
+    let (verdict, exit) = if outside {
+        writeln!(text, "outside what {} claims", args.backend)?;
+        (Verdict::NotEstablished, Exit::NothingEstablished)
+    } else {
+        match ask(backend.as_mut(), &question, true) {
+            Ok(asked) if asked.is_clean() => (Verdict::Conformant, Exit::Conformant),
+            Ok(asked) => {
+                for (_, failure) in question.failures(asked, 1) {
+                    render_failure(&mut text, &failure)?;
+                }
+                (Verdict::NonConformant, Exit::NonConformant)
+            }
+            Err(fault) => {
+                writeln!(text, "{fault}")?;
+                (Verdict::NotEstablished, Exit::Fault)
+            }
+        }
+    };
+    let style = style(verdict);
+    writeln!(text, "{}: {style}{}{style:#} on this case", args.backend, verdict.word())?;
+    print(&text);
+    Ok(exit)
+}
+
+/// The one case of that id.
+fn find(id: &str, multiple: (usize, usize)) -> anyhow::Result<CellPlan> {
+    let filter = Filter::parse(id).map_err(|error| usage(error.to_string()))?;
+    let mut plans = plan(cells(), &classes::ALL, Level::Exhaustive, &[filter], multiple);
+    let cases: u64 = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();
+    match (cases, plans.pop()) {
+        (1, Some(cell)) => Ok(cell),
+        (0, _) => Err(usage(format!("`{id}` names no case; `mxcert list FILTER` prints ids"))),
+        _ => Err(usage(format!("`{id}` names {cases} cases; give one, with its #number"))),
+    }
+}

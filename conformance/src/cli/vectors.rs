@@ -1,0 +1,64 @@
+//! `mxcert vectors`.
+
+use super::args::{VectorsArgs, VectorsCheck, VectorsGenerate, VectorsOp};
+use super::certify::print;
+use super::usage;
+use anyhow::Context;
+use mx_conformance::verdict::Exit;
+use mx_vectors::packs;
+
+pub(super) fn run(args: VectorsArgs) -> anyhow::Result<Exit> {
+    match args.op {
+        VectorsOp::Generate(args) => generate(&args),
+        VectorsOp::Check(args) => check(&args),
+    }
+}
+
+fn generate(args: &VectorsGenerate) -> anyhow::Result<Exit> {
+    let jobs = args.jobs.unwrap_or(0).into();
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("starting threads")?;
+    let manifest = pool
+        .install(|| packs::generate(args.level, args.convention, &args.out, |_| true, |_| ()))
+        .map_err(|error| usage(error.to_string()))?;
+    let cases: u64 = manifest.files.iter().map(|file| file.cases).sum();
+    let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+    print(&format!(
+        "{}: {} files, {cases} cases, {bytes} bytes, level {}, convention {}\n",
+        args.out.display(),
+        manifest.files.len(),
+        args.level.name(),
+        args.convention.name,
+    ));
+    Ok(Exit::Conformant)
+}
+
+fn check(args: &VectorsCheck) -> anyhow::Result<Exit> {
+    let report = packs::check(&args.out).map_err(|error| usage(error.to_string()))?;
+    if let Some(level) = args.level.filter(|&level| level != report.level) {
+        return Err(usage(format!(
+            "{} holds level {}, expected {}",
+            args.out.display(),
+            report.level.name(),
+            level.name()
+        )));
+    }
+    let mut text = String::new();
+    for finding in &report.findings {
+        text += &format!("DIFFERS {finding}\n");
+    }
+    text += &format!(
+        "{}: {} files, {} bytes, level {}, {}\n",
+        args.out.display(),
+        report.files,
+        report.bytes,
+        report.level.name(),
+        if report.is_clean() {
+            "every byte as regenerated"
+        } else {
+            "not the pack of this version"
+        },
+    );
+    print(&text);
+    Ok(if report.is_clean() { Exit::Conformant } else { Exit::NonConformant })
+}

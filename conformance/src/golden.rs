@@ -1,0 +1,258 @@
+//! The right answer for somebody's own tensors.
+
+use half::slice::HalfBitsSliceExt;
+use mx_reference::pack::{PackOrder, pack, packed_len};
+use mx_reference::{
+    Axis, BlockShape, Blocking, Convention, Element, MatrixView, Profile, Quantized, ScaleLayout,
+    ShapeError,
+};
+use mx_vectors::answer::{self, AnswerError};
+use mx_vectors::op::{Cast, Dequantize};
+use mx_vectors::packs::container::{self, ContainerError, Dtype, File, TensorRef};
+use mx_vectors::{Data, Float, Op, Tensor, Tensors};
+use std::collections::BTreeMap;
+use std::path::Path;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum GoldenError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    /// The tensors do not fit the op.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// A tensor of a type that the op does not read.
+    #[error("tensor `{name}` is stored as {got}; expected {expected}")]
+    Dtype {
+        /// Its name.
+        name: String,
+        /// What the op reads.
+        expected: String,
+        /// What the file holds.
+        got: String,
+    },
+    /// Raw bits without a word on what they are.
+    #[error("tensor `{name}` holds raw {got} bits; say what they are with --dtype {choices}")]
+    NeedsDtype {
+        /// Its name.
+        name: String,
+        /// The stored type.
+        got: String,
+        /// What they may be.
+        choices: &'static str,
+    },
+}
+
+impl From<ShapeError> for GoldenError {
+    fn from(error: ShapeError) -> Self {
+        Self::Answer(error.into())
+    }
+}
+
+/// How to quantise.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantizeRequest {
+    /// Element format, mode and convention.
+    pub profile: Profile,
+    /// Axis, block and padding.
+    pub blocking: Blocking,
+    /// Layout of the scales.
+    pub layout: ScaleLayout,
+    /// What raw bits are; typed tensors say it themselves.
+    pub dtype: Option<Float>,
+}
+
+/// Reads `input`, writes `scales`, `elements` and `packed`.
+///
+/// # Errors
+/// [`GoldenError`]; nothing is written then.
+pub fn quantize(request: &QuantizeRequest, from: &Path, to: &Path) -> Result<(), GoldenError> {
+    let (tensor, float) = load_floats(from, request.dtype)?;
+    let (rows, cols) = answer::matrix_shape("input", &tensor)?;
+    request.blocking.code_shape(rows, cols)?;
+    let done = match (&tensor.data, float) {
+        (Data::U32(bits), _) => {
+            let Ok(data) = <[f32]>::ref_from_bytes(bits.as_bytes()) else {
+                unreachable!("u32 and f32 have one size and alignment")
+            };
+            native(MatrixView::contiguous(data, rows, cols)?, request)?
+        }
+        (Data::U16(bits), Float::Bf16) => {
+            let data = bits.reinterpret_cast::<half::bf16>();
+            native(MatrixView::contiguous(data, rows, cols)?, request)?
+        }
+        (Data::U16(bits), _) => {
+            let data = bits.reinterpret_cast::<half::f16>();
+            native(MatrixView::contiguous(data, rows, cols)?, request)?
+        }
+        (Data::U8(_), _) => unreachable!("load_floats gives 16- or 32-bit data"),
+    };
+    drop(tensor);
+    let (scales, scale_shape) =
+        answer::arrange_scales(&done, request.blocking.shape, request.layout)?;
+    let element = request.profile.element;
+    let width = packed_len(element, done.cols)?;
+    // Codes of a whole byte are their own wire bytes.
+    let packed = match element.format().bits {
+        8 => None,
+        _ => Some(pack(element, PackOrder::LittleEndian, &done.elements)?),
+    };
+    let u8s = |shape, bytes| TensorRef { dtype: Dtype::U8, shape, bytes };
+    let code_shape = [done.rows, done.cols];
+    let packed_shape = [done.rows, width];
+    let packed = packed.as_deref().unwrap_or(&done.elements);
+    let outputs = BTreeMap::from([
+        ("elements", u8s(&code_shape[..], &done.elements[..])),
+        ("packed", u8s(&packed_shape[..], packed)),
+        ("scales", u8s(&scale_shape[..], &scales[..])),
+    ]);
+    Ok(container::write_refs(to, &outputs, None)?)
+}
+
+fn native<T: mx_reference::Input + Sync>(
+    x: MatrixView<'_, T>,
+    request: &QuantizeRequest,
+) -> Result<Quantized, ShapeError> {
+    mx_native::quantize(x, request.profile, request.blocking)
+}
+
+/// Reads `elements` and plain `scales`, writes `output` as a typed tensor.
+///
+/// # Errors
+/// [`GoldenError`]; nothing is written then.
+pub fn dequantize(
+    op: Dequantize,
+    block: BlockShape,
+    from: &Path,
+    to: &Path,
+) -> Result<(), GoldenError> {
+    let mut file = container::open(from)?;
+    let elements = load_bytes(&mut file, "elements")?;
+    let scales = load_bytes(&mut file, "scales")?;
+    let shape = answer::matrix_shape("elements", &elements)?;
+    let scale_shape = answer::matrix_shape("scales", &scales)?;
+    Blocking { axis: Axis::Row, shape: block, pad: false }.code_shape(shape.0, shape.1)?;
+    let expected = (shape.0 / block.rows(), shape.1 / block.cols());
+    if scale_shape != expected {
+        return Err(GoldenError::Dtype {
+            name: "scales".to_owned(),
+            expected: format!("U8 [{}, {}], one scale a block", expected.0, expected.1),
+            got: format!("U8 [{}, {}]", scale_shape.0, scale_shape.1),
+        });
+    }
+    let codes = answer::bytes("elements", &elements)?;
+    let bytes = answer::bytes("scales", &scales)?;
+    let bits = mx_native::dequantize(op.element, shape, block, codes, bytes, op.output.format())?;
+    let data = answer::narrow(op.output, bits);
+    let output =
+        TensorRef { dtype: stored(op.output), shape: &elements.shape, bytes: data.as_bytes() };
+    Ok(container::write_refs(to, &BTreeMap::from([("output", output)]), None)?)
+}
+
+/// Reads `input` of any shape, writes `elements`.
+///
+/// # Errors
+/// [`GoldenError`]; nothing is written then.
+pub fn cast(
+    make: impl FnOnce(Float) -> Cast,
+    dtype: Option<Float>,
+    convention: &'static Convention,
+    from: &Path,
+    to: &Path,
+) -> Result<(), GoldenError> {
+    let (tensor, float) = load_floats(from, dtype)?;
+    let inputs = Tensors::from([("input".to_owned(), tensor)]);
+    let outputs = crate::backends::native::answer(&Op::Cast(make(float)), convention, &inputs)?;
+    Ok(container::write(to, &outputs, None)?)
+}
+
+/// Loads `input`, typed or raw.
+fn load_floats(from: &Path, said: Option<Float>) -> Result<(Tensor, Float), GoldenError> {
+    let mut file = container::open(from)?;
+    let name = "input";
+    let dtype = match file.dtype(name) {
+        Some(dtype) => dtype,
+        // Loading words the error with the names that are there.
+        None => {
+            return Err(file.load(name).err().map_or_else(
+                || AnswerError::Missing { name: "input", reads: "input" }.into(),
+                GoldenError::from,
+            ));
+        }
+    };
+    let typed = match dtype {
+        Dtype::F32 => Some(Float::F32),
+        Dtype::BF16 => Some(Float::Bf16),
+        Dtype::F16 => Some(Float::F16),
+        _ => None,
+    };
+    let mismatch = |expected: String| GoldenError::Dtype {
+        name: name.to_owned(),
+        expected,
+        got: format!("{dtype:?}"),
+    };
+    let raw = |choices| GoldenError::NeedsDtype {
+        name: name.to_owned(),
+        got: format!("{dtype:?}"),
+        choices,
+    };
+    let float = match (typed, dtype, said) {
+        (Some(float), _, None) => float,
+        (Some(float), _, Some(said)) if float == said => float,
+        (Some(_), _, Some(said)) => {
+            return Err(mismatch(format!("{} as --dtype says", said.name())));
+        }
+        (None, Dtype::U32, Some(Float::F32)) => Float::F32,
+        (None, Dtype::U16, Some(said @ (Float::Bf16 | Float::F16))) => said,
+        (None, Dtype::U32, None) => return Err(raw("f32")),
+        (None, Dtype::U16, None) => return Err(raw("bf16|f16")),
+        (None, Dtype::U32 | Dtype::U16, Some(said)) => {
+            return Err(mismatch(format!("raw bits of {} as --dtype says", said.name())));
+        }
+        _ => return Err(mismatch("F32, BF16, F16, or raw U32 or U16 bits".to_owned())),
+    };
+    Ok((file.load(name)?, float))
+}
+
+fn load_bytes(file: &mut File, name: &'static str) -> Result<Tensor, GoldenError> {
+    match file.dtype(name) {
+        Some(Dtype::U8) | None => Ok(file.load(name)?),
+        Some(other) => Err(GoldenError::Dtype {
+            name: name.to_owned(),
+            expected: "U8".to_owned(),
+            got: format!("{other:?}"),
+        }),
+    }
+}
+
+const fn stored(float: Float) -> Dtype {
+    match float {
+        Float::F32 => Dtype::F32,
+        Float::Bf16 => Dtype::BF16,
+        Float::F16 => Dtype::F16,
+    }
+}
+
+/// The element format and mode of `ELEMENT/MODE`, or a sentence with the nearest name.
+///
+/// # Errors
+/// The sentence.
+pub fn parse_profile(text: &str) -> Result<(Element, mx_reference::ScaleMode), String> {
+    use crate::suggest::nearest;
+    use mx_reference::ScaleMode;
+    let Some((element, mode)) = text.split_once('/') else {
+        return Err(format!("`{text}` is not ELEMENT/MODE, for example e4m3/rceil"));
+    };
+    let elements = Element::ALL.map(Element::name);
+    let modes = ScaleMode::ALL.map(ScaleMode::name);
+    let unknown = |what: &str, given: &str, names: &[&str]| {
+        format!("unknown {what} `{given}`{}; known: {}", nearest(given, names), names.join(", "))
+    };
+    match (Element::from_name(element), ScaleMode::from_name(mode)) {
+        (Some(element), Some(mode)) => Ok((element, mode)),
+        (None, _) => Err(unknown("element format", element, &elements)),
+        (_, None) => Err(unknown("scale mode", mode, &modes)),
+    }
+}

@@ -1,0 +1,23 @@
+//! `mxcert`: the command line of the MX reference and certifier.
+
+#![forbid(unsafe_code)]
+
+mod args_error;
+mod cli;
+
+use args_error::UsageError;
+use clap::Parser;
+use mx_conformance::verdict::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::args::Cli::parse();
+    let exit = match cli::run(cli) {
+        Ok(exit) => exit,
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            if error.is::<UsageError>() { Exit::Usage } else { Exit::Internal }
+        }
+    };
+    ExitCode::from(u8::from(exit))
+}

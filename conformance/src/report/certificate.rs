@@ -1,0 +1,90 @@
+//! Certificates: JSON statements with a deterministic body, from which any machine computes the same digest.
+
+use crate::backend::Identity;
+use crate::digest;
+use crate::record::{BackendRecord, RunRecord};
+use crate::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The name and version of this format.
+pub const SCHEMA: &str = "mxcert-certificate/1";
+
+/// A certificate: a statement and its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What is certified: no time and no host in it.
+    pub statement: Statement,
+    /// SHA-256 of the statement as compact JSON.
+    pub digest: String,
+}
+
+/// Which build computes which cells right, under which convention, proven to which level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// The version of mxcert.
+    pub mxcert: String,
+    /// The backend, its artifact digest included.
+    pub backend: Identity,
+    /// The convention.
+    pub convention: String,
+    /// The level.
+    pub level: String,
+    /// The verdict over all cells.
+    pub verdict: Verdict,
+    /// Every cell with its own suite digest, so that a new vector class makes stale only what it touches.
+    pub cells: Vec<Cell>,
+}
+
+/// One certified cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// `op/element/mode/input/axis`.
+    pub id: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Whether every case of the level was asked.
+    pub complete: bool,
+    /// SHA-256 of questions and right answers.
+    pub suite: String,
+    /// Cases that passed.
+    pub passed: u64,
+    /// Cases that failed.
+    pub failed: u64,
+}
+
+impl Certificate {
+    /// The certificate of a backend; `None` where the level does not certify or nothing was established.
+    pub fn of(run: &RunRecord, backend: &BackendRecord) -> Option<Self> {
+        if !run.certifies || backend.verdict == Verdict::NotEstablished {
+            return None;
+        }
+        let statement = Statement {
+            mxcert: run.mxcert.clone(),
+            backend: backend.identity.clone()?,
+            convention: run.convention.clone(),
+            level: run.level.clone(),
+            verdict: backend.verdict,
+            cells: backend
+                .cells
+                .iter()
+                .map(|cell| Cell {
+                    id: cell.id.clone(),
+                    verdict: cell.verdict,
+                    complete: cell.complete,
+                    suite: cell.suite.clone(),
+                    passed: cell.counts.passed,
+                    failed: cell.counts.failed,
+                })
+                .collect(),
+        };
+        let body = serde_json::to_vec(&statement).ok()?;
+        let digest = digest::hex(&Sha256::digest(&body));
+        Some(Self { schema: SCHEMA.to_owned(), statement, digest })
+    }
+}

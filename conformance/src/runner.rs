@@ -1,0 +1,288 @@
+//! Runs a plan against a backend and records what comes back.
+
+use crate::ask::{Asked, Question, ask};
+use crate::backend::{Backend, Fault};
+use crate::judge::Judge;
+use crate::progress::Progress;
+use crate::record::{CellRecord, Counts, Failure, FailureKind, FaultRecord};
+use crate::selection::{CellPlan, Work};
+use mx_reference::Convention;
+use mx_vectors::plan::Batch;
+use sha2::{Digest, Sha256};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The convention.
+    pub convention: &'static Convention,
+    /// Whose answers count.
+    pub judge: Judge,
+    /// Every how many calls a call is repeated with another poison; 1 repeats all.
+    pub repeat_every: usize,
+    /// Workers for backends that can be duplicated.
+    pub jobs: usize,
+    /// Time that bisecting one fault may take.
+    pub bisect_for: Duration,
+}
+
+/// What a run found out about the cells of a plan.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// One entry per cell.
+    pub cells: Vec<CellRecord>,
+    /// The first failures of each cell.
+    pub failures: Vec<Failure>,
+    /// Faults.
+    pub faults: Vec<FaultRecord>,
+}
+
+/// Failures kept of a cell; all are counted.
+const FAILURES_PER_CELL: usize = 3;
+/// Calls in a row that may fault before a backend is given up.
+const FAULTS_IN_A_ROW: usize = 3;
+/// Faults in all before a backend is given up.
+const FAULTS: usize = 20;
+
+/// A defect of mxcert itself: its own implementations disagree.
+#[derive(Debug, thiserror::Error)]
+pub enum InternalError {
+    /// A judge could not answer a case of the suite.
+    #[error("{judge} has no answer for {id}: {reason}")]
+    NoAnswer {
+        /// The judge.
+        judge: &'static str,
+        /// The case.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// Native and the reference disagree on a case that a backend failed.
+    #[error("native and the reference disagree on {id}; no verdict can stand on it")]
+    JudgesDisagree {
+        /// The case.
+        id: String,
+    },
+}
+
+/// Runs every call of `plans`.
+///
+/// # Errors
+/// [`InternalError`] if the project's own implementations disagree.
+pub fn run(
+    backend: &mut dyn Backend,
+    plans: &[CellPlan],
+    options: Options,
+    progress: &dyn Progress,
+) -> Result<Findings, InternalError> {
+    let works: Vec<(usize, &Work)> = plans
+        .iter()
+        .enumerate()
+        .flat_map(|(cell, plan)| plan.works.iter().map(move |work| (cell, work)))
+        .collect();
+    let queue = Queue {
+        works: &works,
+        plans,
+        options,
+        next: AtomicUsize::new(0),
+        done: Mutex::new(works.iter().map(|_| None).collect()),
+        progress,
+    };
+    let mut others: Vec<Box<dyn Backend>> =
+        (1..options.jobs.max(1)).map_while(|_| backend.duplicate()).collect();
+    std::thread::scope(|scope| {
+        for other in &mut others {
+            scope.spawn(|| queue.drain(other.as_mut()));
+        }
+        queue.drain(backend);
+    });
+    let done = queue.done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    collect(plans, &works, done)
+}
+
+/// What came of one call's worth of cases.
+#[derive(Default)]
+struct Outcome {
+    counts: Counts,
+    suite: Vec<u8>,
+    failures: Vec<Failure>,
+    faults: Vec<FaultRecord>,
+}
+
+struct Queue<'a> {
+    works: &'a [(usize, &'a Work)],
+    plans: &'a [CellPlan],
+    options: Options,
+    next: AtomicUsize,
+    done: Mutex<Vec<Option<Result<Outcome, InternalError>>>>,
+    progress: &'a dyn Progress,
+}
+
+impl Queue<'_> {
+    fn drain(&self, backend: &mut dyn Backend) {
+        let (mut in_a_row, mut faults) = (0, 0);
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(cell, work)) = self.works.get(index) else { return };
+            let plan = &self.plans[cell];
+            let outcome = if in_a_row >= FAULTS_IN_A_ROW || faults >= FAULTS {
+                Ok(not_run(work))
+            } else {
+                self.one(backend, plan, work, index)
+            };
+            if let Ok(outcome) = &outcome {
+                faults += outcome.faults.len();
+                in_a_row = if outcome.counts.faulted > 0 { in_a_row + 1 } else { 0 };
+                self.progress.advance(&plan.prefix, &outcome.counts);
+            }
+            let stop = outcome.is_err();
+            if let Ok(mut done) = self.done.lock() {
+                done[index] = Some(outcome);
+            }
+            if stop {
+                self.next.store(self.works.len(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn one(
+        &self,
+        backend: &mut dyn Backend,
+        plan: &CellPlan,
+        work: &Work,
+        index: usize,
+    ) -> Result<Outcome, InternalError> {
+        let question = Question::new(work, &plan.prefix, self.options)?;
+        let mut outcome = Outcome::default();
+        if question.is_strided() && !backend.capabilities().strided {
+            // Not part of this backend's suite: its interface has no way to say strides.
+            return Ok(outcome);
+        }
+        if !backend.capabilities().covers_call(question.call()) {
+            outcome.counts.outside = work.cases();
+            return Ok(outcome);
+        }
+        outcome.suite = question.suite();
+        let repeat = index.is_multiple_of(self.options.repeat_every);
+        match ask(backend, &question, repeat) {
+            Ok(asked) => self.judge(&mut outcome, &question, asked)?,
+            Err(fault) => match work {
+                Work::Blocks(batch) => {
+                    let started = Instant::now();
+                    self.bisect(backend, plan, batch, fault, started, &mut outcome)?;
+                }
+                Work::Single { .. } => fault_all(&mut outcome, &question, fault),
+            },
+        }
+        Ok(outcome)
+    }
+
+    fn judge(
+        &self,
+        outcome: &mut Outcome,
+        question: &Question<'_>,
+        asked: Asked,
+    ) -> Result<(), InternalError> {
+        outcome.counts.elements += asked.elements;
+        let cases = question.cases();
+        let failed = asked.failed_cases(cases);
+        outcome.counts.failed += failed;
+        outcome.counts.passed += cases - failed;
+        let failures = question.failures(asked, FAILURES_PER_CELL);
+        if self.options.judge == Judge::Native {
+            for failure in failures.iter().filter(|f| f.1.kind == FailureKind::Mismatch) {
+                question.confirm(failure.0)?;
+            }
+        }
+        outcome.failures.extend(failures.into_iter().map(|(_, failure)| failure));
+        Ok(())
+    }
+
+    /// Halves a faulting batch until a single block is left, or until the fault does not come back.
+    fn bisect(
+        &self,
+        backend: &mut dyn Backend,
+        plan: &CellPlan,
+        batch: &Batch,
+        fault: Fault,
+        started: Instant,
+        outcome: &mut Outcome,
+    ) -> Result<(), InternalError> {
+        let whole = Work::Blocks(batch.clone());
+        let question = Question::new(&whole, &plan.prefix, self.options)?;
+        let halves = match batch.halves() {
+            Some(halves) if started.elapsed() < self.options.bisect_for => halves,
+            _ => {
+                fault_all(outcome, &question, fault);
+                return Ok(());
+            }
+        };
+        let mut answers = Vec::new();
+        for half in &halves {
+            let work = Work::Blocks(half.clone());
+            let question = Question::new(&work, &plan.prefix, self.options)?;
+            answers.push(ask(backend, &question, false));
+        }
+        let faulty = answers.iter().filter(|answer| answer.is_err()).count();
+        if faulty != 1 {
+            // Every block kills it, or only their company does: there is no single culprit to find.
+            fault_all(outcome, &question, fault);
+            return Ok(());
+        }
+        for (half, answer) in halves.into_iter().zip(answers) {
+            match answer {
+                Ok(asked) => {
+                    let work = Work::Blocks(half);
+                    let question = Question::new(&work, &plan.prefix, self.options)?;
+                    self.judge(outcome, &question, asked)?;
+                }
+                Err(fault) => self.bisect(backend, plan, &half, fault, started, outcome)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fault_all(outcome: &mut Outcome, question: &Question<'_>, fault: Fault) {
+    let cases = question.cases();
+    outcome.counts.faulted += cases;
+    outcome.faults.push(FaultRecord { id: Some(question.id(0)), fault, cases });
+}
+
+fn not_run(work: &Work) -> Outcome {
+    let counts = Counts { not_run: work.cases(), ..Counts::default() };
+    Outcome { counts, ..Outcome::default() }
+}
+
+fn collect(
+    plans: &[CellPlan],
+    works: &[(usize, &Work)],
+    done: Vec<Option<Result<Outcome, InternalError>>>,
+) -> Result<Findings, InternalError> {
+    let mut findings = Findings::default();
+    let mut outcomes = works.iter().zip(done).peekable();
+    for (cell, plan) in plans.iter().enumerate() {
+        let mut counts = Counts::default();
+        let mut suite = Sha256::new();
+        let mut failures = Vec::new();
+        while let Some(((_, work), outcome)) = outcomes.next_if(|((c, _), _)| *c == cell) {
+            let outcome = outcome.unwrap_or_else(|| Ok(not_run(work)))?;
+            counts.add(&outcome.counts);
+            suite.update(&outcome.suite);
+            failures.extend(outcome.failures);
+            findings.faults.extend(outcome.faults);
+        }
+        failures.truncate(FAILURES_PER_CELL);
+        findings.failures.extend(failures);
+        findings.cells.push(CellRecord {
+            id: plan.prefix.clone(),
+            verdict: counts.verdict(),
+            complete: plan.complete && counts.outside == 0,
+            suite: crate::digest::hex(&suite.finalize()),
+            counts,
+        });
+    }
+    Ok(findings)
+}

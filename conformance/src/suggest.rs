@@ -1,0 +1,24 @@
+//! The nearest of the names that would have been right.
+
+/// ` (did you mean `x`?)` for the nearest name, or nothing if none is near.
+pub fn nearest(given: &str, names: &[&str]) -> String {
+    names
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(given, name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(2))
+        .map(|(_, name)| format!(" (did you mean `{name}`?)"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_are_not() {
+        assert_eq!(nearest("e4m4", &["e4m3", "e5m2"]), " (did you mean `e4m3`?)");
+        assert_eq!(nearest("propogate", &["propagate", "te"]), " (did you mean `propagate`?)");
+        assert_eq!(nearest("xyzzy", &["e4m3"]), "");
+    }
+}
