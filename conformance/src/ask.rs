@@ -9,9 +9,10 @@ use crate::record::{Failure, FailureKind, SiteRecord};
 use crate::runner::{InternalError, Options};
 use crate::selection::Work;
 use mx_reference::Rule;
-use mx_vectors::{Call, Data, Op, Quantize, Source, Tensors};
+use mx_vectors::{Block, Call, Data, Op, Quantize, Source, Tensors};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use zerocopy::IntoBytes;
 
 /// What fresh output buffers hold in the first and in the second call.
 const POISON: [u8; 2] = [0xa5, 0x5a];
@@ -24,6 +25,7 @@ pub struct Question<'a> {
     work: &'a Work,
     prefix: &'a str,
     options: Options,
+    blocks: Vec<Block>,
     call: Call,
     expected: Tensors,
 }
@@ -61,8 +63,12 @@ impl<'a> Question<'a> {
     /// # Errors
     /// [`InternalError::NoAnswer`] if the judge cannot answer: a defect of the suite.
     pub fn new(work: &'a Work, prefix: &'a str, options: Options) -> Result<Self, InternalError> {
+        let blocks = match work {
+            Work::Blocks(batch) => batch.blocks(),
+            Work::Single { .. } => Vec::new(),
+        };
         let call = match work {
-            Work::Blocks(batch) => batch.call(),
+            Work::Blocks(batch) => batch.lay(&blocks),
             Work::Single { op, class, n } => match class.source {
                 Source::Tensors { call, .. } => call(op, *n),
                 Source::Blocks { .. } => Call { op: *op, inputs: Tensors::new() },
@@ -75,7 +81,12 @@ impl<'a> Question<'a> {
                 reason: error.to_string(),
             }
         })?;
-        Ok(Self { work, prefix, options, call, expected })
+        Ok(Self { work, prefix, options, blocks, call, expected })
+    }
+
+    /// The blocks of block cases, in order.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
     }
 
     /// The call.
@@ -111,9 +122,7 @@ impl<'a> Question<'a> {
                 for run in &batch.runs {
                     hash.update(format!("{}#{}+{}\n", run.class.name, run.first, run.count));
                 }
-                for block in batch.blocks() {
-                    hash.update(zerocopy::IntoBytes::as_bytes(&block));
-                }
+                hash.update(self.blocks.as_bytes());
                 let Some((scales, elements)) = self.block_answers() else { return Vec::new() };
                 for ordinal in 0..batch.len() {
                     hash.update([scales[ordinal as usize]]);

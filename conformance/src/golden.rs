@@ -1,18 +1,15 @@
 //! The right answer for somebody's own tensors.
 
-use half::slice::HalfBitsSliceExt;
 use mx_reference::pack::{PackOrder, pack, packed_len};
 use mx_reference::{
-    Axis, BlockShape, Blocking, Convention, Element, MatrixView, Profile, Quantized, ScaleLayout,
-    ShapeError,
+    Axis, BlockShape, Blocking, Convention, Element, Profile, ScaleLayout, ShapeError,
 };
 use mx_vectors::answer::{self, AnswerError};
-use mx_vectors::op::{Cast, Dequantize};
+use mx_vectors::op::{Cast, Dequantize, View};
 use mx_vectors::packs::container::{self, ContainerError, Dtype, File, TensorRef};
-use mx_vectors::{Data, Float, Op, Tensor, Tensors};
+use mx_vectors::{Float, Op, Tensor, Tensors};
 use std::collections::BTreeMap;
 use std::path::Path;
-use zerocopy::{FromBytes, IntoBytes};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -72,23 +69,9 @@ pub fn quantize(request: &QuantizeRequest, from: &Path, to: &Path) -> Result<(),
     let (tensor, float) = load_floats(from, request.dtype)?;
     let (rows, cols) = answer::matrix_shape("input", &tensor)?;
     request.blocking.code_shape(rows, cols)?;
-    let done = match (&tensor.data, float) {
-        (Data::U32(bits), _) => {
-            let Ok(data) = <[f32]>::ref_from_bytes(bits.as_bytes()) else {
-                unreachable!("u32 and f32 have one size and alignment")
-            };
-            native(MatrixView::contiguous(data, rows, cols)?, request)?
-        }
-        (Data::U16(bits), Float::Bf16) => {
-            let data = bits.reinterpret_cast::<half::bf16>();
-            native(MatrixView::contiguous(data, rows, cols)?, request)?
-        }
-        (Data::U16(bits), _) => {
-            let data = bits.reinterpret_cast::<half::f16>();
-            native(MatrixView::contiguous(data, rows, cols)?, request)?
-        }
-        (Data::U8(_), _) => unreachable!("load_floats gives 16- or 32-bit data"),
-    };
+    let view = View::contiguous((rows, cols));
+    let x = answer::matrix(&tensor, float, view)?;
+    let done = mx_native::quantize(x, request.profile, request.blocking)?;
     drop(tensor);
     let (scales, scale_shape) =
         answer::arrange_scales(&done, request.blocking.shape, request.layout)?;
@@ -109,13 +92,6 @@ pub fn quantize(request: &QuantizeRequest, from: &Path, to: &Path) -> Result<(),
         ("scales", u8s(&scale_shape[..], &scales[..])),
     ]);
     Ok(container::write_refs(to, &outputs, None)?)
-}
-
-fn native<T: mx_reference::Input + Sync>(
-    x: MatrixView<'_, T>,
-    request: &QuantizeRequest,
-) -> Result<Quantized, ShapeError> {
-    mx_native::quantize(x, request.profile, request.blocking)
 }
 
 /// Reads `elements` and plain `scales`, writes `output` as a typed tensor.

@@ -24,7 +24,7 @@ impl Format {
     /// assert_eq!(E8M0.decode(0x00), Number::finite(false, 1, -127)); // not zero
     /// assert_eq!(INT8.decode(0x80), Number::finite(true, 128, -6)); // -2.0
     /// ```
-    #[inline]
+    #[inline(always)]
     pub const fn decode(&self, code: u32) -> Number {
         let code = if self.bits == 32 { code } else { code & ((1 << self.bits) - 1) };
         let (negative, magnitude) = match self.sign {
@@ -73,7 +73,7 @@ impl Format {
     /// let tie = Number::finite(false, 61440, 0);
     /// assert_eq!(E5M2.encode(tie, Rounding::NearestEven, Overflow::Propagate), 0x7c);
     /// ```
-    #[inline]
+    #[inline(always)]
     pub const fn encode(&self, x: Number, rounding: Rounding, overflow: Overflow) -> u32 {
         let negative = x.negative && !matches!(self.sign, Sign::None);
         let magnitude = match x.magnitude {

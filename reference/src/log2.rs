@@ -10,6 +10,7 @@ use crate::{Overflow, Rounding};
 /// `log2 (2^k × (1 + f))` rounds to the integer k itself when `log2 (1 + f)` is below half the spacing of f32 above k
 /// (or, for negative k, toward zero from k); the ceiling is then one too low. Just below a power of two the rounding goes
 /// up to an integer that the ceiling gives anyway.
+#[inline(always)]
 pub(crate) const fn rceil_ceil_log2(significand: u64, exponent: i32, element: Element) -> u8 {
     let quotient = quotient(significand, exponent, element);
     let Magnitude::Finite { significand, exponent } = quotient.magnitude else {
@@ -30,6 +31,7 @@ pub(crate) const fn rceil_ceil_log2(significand: u64, exponent: i32, element: El
 }
 
 /// The f32 quotient amax / max, subnormals kept.
+#[inline(always)]
 const fn quotient(significand: u64, exponent: i32, element: Element) -> Number {
     let format = element.format();
     let Magnitude::Finite { significand: max, exponent: max_exponent } =

@@ -5,12 +5,15 @@ use crate::format::{BF16, F16, F32, Format};
 use crate::number::Number;
 
 /// An input type: f32, bf16 or f16, taken as raw bits.
-pub trait Input: Copy {
+pub trait Input: Copy + Send + Sync {
     /// The format of its bits.
     const FORMAT: Format;
 
     /// The bits.
     fn bits(self) -> u32;
+
+    /// A view of this type as a view of any.
+    fn any(view: MatrixView<'_, Self>) -> Matrix<'_>;
 
     /// The value taken apart.
     #[inline]
@@ -19,29 +22,21 @@ pub trait Input: Copy {
     }
 }
 
-impl Input for f32 {
-    const FORMAT: Format = F32;
-    #[inline]
-    fn bits(self) -> u32 {
-        self.to_bits()
-    }
+macro_rules! inputs {
+    ($($type:ty: $format:ident $variant:ident),*) => {$(
+        impl Input for $type {
+            const FORMAT: Format = $format;
+            #[inline]
+            fn bits(self) -> u32 {
+                self.to_bits().into()
+            }
+            fn any(view: MatrixView<'_, Self>) -> Matrix<'_> {
+                Matrix::$variant(view)
+            }
+        }
+    )*};
 }
-
-impl Input for half::bf16 {
-    const FORMAT: Format = BF16;
-    #[inline]
-    fn bits(self) -> u32 {
-        self.to_bits().into()
-    }
-}
-
-impl Input for half::f16 {
-    const FORMAT: Format = F16;
-    #[inline]
-    fn bits(self) -> u32 {
-        self.to_bits().into()
-    }
-}
+inputs!(f32: F32 F32, half::bf16: BF16 Bf16, half::f16: F16 F16);
 
 /// A view of `rows` × `cols` elements: element (r, c) is `data[offset + r × row_stride + c × col_stride]`, strides in elements.
 ///
@@ -130,8 +125,11 @@ impl<'a, T: Copy> MatrixView<'a, T> {
     #[inline]
     pub fn row(&self, r: usize) -> Option<&'a [T]> {
         assert!(r < self.rows, "row {r} of {}", self.rows);
+        if self.cols == 0 {
+            return Some(&[]);
+        }
         let start = self.offset + r * self.row_stride;
-        (self.col_stride == 1 || self.cols <= 1).then(|| &self.data[start..start + self.cols])
+        (self.col_stride == 1 || self.cols == 1).then(|| &self.data[start..start + self.cols])
     }
 
     /// Element (r, c).
@@ -142,5 +140,51 @@ impl<'a, T: Copy> MatrixView<'a, T> {
     pub fn at(&self, r: usize, c: usize) -> T {
         assert!(r < self.rows && c < self.cols, "({r}, {c}) of {} × {}", self.rows, self.cols);
         self.data[self.offset + r * self.row_stride + c * self.col_stride]
+    }
+}
+
+/// A view of any of the input types.
+#[derive(Clone, Copy, Debug)]
+pub enum Matrix<'a> {
+    /// Of f32.
+    F32(MatrixView<'a, f32>),
+    /// Of bf16.
+    Bf16(MatrixView<'a, half::bf16>),
+    /// Of f16.
+    F16(MatrixView<'a, half::f16>),
+}
+
+impl Matrix<'_> {
+    /// Rows and columns.
+    pub const fn shape(&self) -> (usize, usize) {
+        match self {
+            Self::F32(view) => (view.rows(), view.cols()),
+            Self::Bf16(view) => (view.rows(), view.cols()),
+            Self::F16(view) => (view.rows(), view.cols()),
+        }
+    }
+}
+
+impl<'a, T: Input> From<MatrixView<'a, T>> for Matrix<'a> {
+    fn from(view: MatrixView<'a, T>) -> Self {
+        T::any(view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_view_without_columns_are_empty() {
+        let view = MatrixView::<f32>::new(&[], 0, 3, 0, 5, 1).unwrap();
+        assert_eq!(view.row(1), Some(&[][..]));
+    }
+
+    #[test]
+    fn strides_that_overflow_are_refused() {
+        let view = MatrixView::new(&[0.0f32; 4], 0, 3, 2, usize::MAX, 1);
+        assert!(matches!(view, Err(ShapeError::View { .. })));
+        assert!(MatrixView::contiguous(&[0.0f32; 4], usize::MAX, 2).is_err());
     }
 }

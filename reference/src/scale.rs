@@ -77,7 +77,7 @@ impl ScaleMode {
     /// let byte = |mode: ScaleMode| mode.byte(Element::E4m3, amax, &PROPAGATE);
     /// assert_eq!(ScaleMode::ALL.map(byte), [0x7f, 0x80, 0x80, 0x80]);
     /// ```
-    #[inline]
+    #[inline(always)]
     pub const fn byte(self, element: Element, amax: Number, convention: &Convention) -> u8 {
         match amax.magnitude {
             Magnitude::Zero => 0,

@@ -3,10 +3,11 @@
 use crate::op::{Float, Op, Quantize, View};
 use crate::tensor::{Data, Tensor, Tensors};
 use half::slice::HalfBitsSliceExt;
+use half::{bf16, f16};
 use mx_reference::pack::{pack, packed_len};
 use mx_reference::{
-    Axis, BlockShape, Convention, MatrixView, Profile, Quantized, Rule, ScaleLayout, ShapeError,
-    check_quantized, dequantize, quantize,
+    Axis, BlockShape, Blocking, Convention, Matrix, MatrixView, Profile, Quantized, Rule,
+    ScaleLayout, ShapeError, check_quantized, dequantize, quantize,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -48,35 +49,6 @@ pub enum AnswerError {
     Shape(#[from] ShapeError),
 }
 
-/// A quantiser of whole tensors, generic over the input type: what the reference and its fast twin have in common.
-pub trait Quantizer {
-    /// Quantises a tensor as [`mx_reference::quantize`] does.
-    ///
-    /// # Errors
-    /// Those of [`mx_reference::quantize`].
-    fn quantize<T: mx_reference::Input + Sync>(
-        &self,
-        x: MatrixView<'_, T>,
-        profile: Profile,
-        q: &Quantize,
-    ) -> Result<Quantized, ShapeError>;
-}
-
-/// The reference itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Reference;
-
-impl Quantizer for Reference {
-    fn quantize<T: mx_reference::Input + Sync>(
-        &self,
-        x: MatrixView<'_, T>,
-        profile: Profile,
-        q: &Quantize,
-    ) -> Result<Quantized, ShapeError> {
-        quantize(x, profile, q.blocking())
-    }
-}
-
 /// The right outputs of a call, computed by the reference.
 ///
 /// # Errors
@@ -87,7 +59,11 @@ pub fn answer(
     inputs: &Tensors,
 ) -> Result<Tensors, AnswerError> {
     match op {
-        Op::Quantize(q) => quantized(&Reference, q, convention, inputs),
+        Op::Quantize(q) => quantized(q, convention, inputs, |x, profile, blocking| match x {
+            Matrix::F32(x) => quantize(x, profile, blocking),
+            Matrix::Bf16(x) => quantize(x, profile, blocking),
+            Matrix::F16(x) => quantize(x, profile, blocking),
+        }),
         Op::Dequantize(d) => {
             let reads = "elements, scales";
             let elements = tensor(inputs, "elements", reads)?;
@@ -128,37 +104,47 @@ pub fn answer(
 /// # Errors
 /// [`AnswerError`] for inputs that do not fit the op.
 pub fn quantized(
-    quantizer: &impl Quantizer,
     q: &Quantize,
     convention: &'static Convention,
     inputs: &Tensors,
+    quantize: impl FnOnce(Matrix<'_>, Profile, Blocking) -> Result<Quantized, ShapeError>,
 ) -> Result<Tensors, AnswerError> {
     let input = tensor(inputs, "input", "input")?;
-    check_width("input", input, q.input)?;
-    let profile = Profile { element: q.element, mode: q.mode, convention };
-    let done = match (&input.data, q.input) {
-        (Data::U32(bits), _) => {
-            let Ok(data) = <[f32]>::ref_from_bytes(bits.as_bytes()) else {
-                unreachable!("u32 and f32 have one size and alignment")
-            };
-            quantizer.quantize(view(q, input, data)?, profile, q)?
-        }
-        (Data::U16(bits), Float::Bf16) => {
-            let data = bits.reinterpret_cast::<half::bf16>();
-            quantizer.quantize(view(q, input, data)?, profile, q)?
-        }
-        (Data::U16(bits), _) => {
-            let data = bits.reinterpret_cast::<half::f16>();
-            quantizer.quantize(view(q, input, data)?, profile, q)?
-        }
-        (Data::U8(_), _) => {
-            return Err(AnswerError::Width { name: "input", expected: width(q.input), got: 1 });
-        }
+    let view = match q.view {
+        Some(view) => view,
+        None => View::contiguous(matrix_shape("input", input)?),
     };
+    let profile = Profile { element: q.element, mode: q.mode, convention };
+    let done = quantize(matrix(input, q.input, view)?, profile, q.blocking())?;
     let (scales, shape) = arrange_scales(&done, q.block, q.layout)?;
     let mut outputs = one("elements", [done.rows, done.cols], Data::U8(done.elements));
     outputs.insert("scales".to_owned(), Tensor { shape, data: Data::U8(scales) });
     Ok(outputs)
+}
+
+/// A view of raw bits as values of an input type.
+///
+/// # Errors
+/// [`AnswerError::Width`] for bits of another width, [`AnswerError::Shape`] for a view beyond the buffer.
+pub fn matrix(input: &Tensor, float: Float, view: View) -> Result<Matrix<'_>, AnswerError> {
+    fn of<T: Copy>(data: &[T], v: View) -> Result<MatrixView<'_, T>, ShapeError> {
+        MatrixView::new(data, v.offset, v.rows, v.cols, v.row_stride, v.col_stride)
+    }
+    match (&input.data, float) {
+        (Data::U32(bits), Float::F32) => {
+            let Ok(data) = <[f32]>::ref_from_bytes(bits.as_bytes()) else {
+                unreachable!("u32 and f32 have one size and alignment")
+            };
+            Ok(of(data, view)?.into())
+        }
+        (Data::U16(bits), Float::Bf16) => Ok(of(bits.reinterpret_cast::<bf16>(), view)?.into()),
+        (Data::U16(bits), Float::F16) => Ok(of(bits.reinterpret_cast::<f16>(), view)?.into()),
+        (data, float) => Err(AnswerError::Width {
+            name: "input",
+            expected: float.format().bits as usize / 8,
+            got: data.width(),
+        }),
+    }
 }
 
 /// Scales in a layout, with their shape there. In the blocked layout the scale of a tile stands once for each of its rows,
@@ -246,22 +232,6 @@ pub fn input_bits(q: &Quantize, input: &Tensor, r: usize, c: usize) -> u32 {
         Some(v) => input.data.get(v.offset + r * v.row_stride + c * v.col_stride),
         None => input.data.get(r * input.shape[1] + c),
     }
-}
-
-fn view<'a, T: Copy>(
-    q: &Quantize,
-    input: &Tensor,
-    data: &'a [T],
-) -> Result<MatrixView<'a, T>, AnswerError> {
-    Ok(match q.view {
-        Some(View { offset, rows, cols, row_stride, col_stride }) => {
-            MatrixView::new(data, offset, rows, cols, row_stride, col_stride)?
-        }
-        None => {
-            let (rows, cols) = matrix_shape("input", input)?;
-            MatrixView::contiguous(data, rows, cols)?
-        }
-    })
 }
 
 /// The tensor of that name.

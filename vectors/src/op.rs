@@ -90,6 +90,13 @@ pub struct View {
     pub col_stride: usize,
 }
 
+impl View {
+    /// The whole of a row-major buffer.
+    pub const fn contiguous((rows, cols): (usize, usize)) -> Self {
+        Self { offset: 0, rows, cols, row_stride: cols, col_stride: 1 }
+    }
+}
+
 /// Dequantisation with plain E8M0 scales, blocks of 32 along rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dequantize {

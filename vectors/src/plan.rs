@@ -87,12 +87,17 @@ impl Batch {
         (down * self.op.block.rows(), across * LANES)
     }
 
-    /// The call. Places left over by `multiple` repeat the cases from the first on.
+    /// The call.
     pub fn call(&self) -> Call {
+        self.lay(&self.blocks())
+    }
+
+    /// The call whose cases have these blocks. Places left over by `multiple` repeat the cases from the first on.
+    pub fn lay(&self, blocks: &[Block]) -> Call {
         let (rows, cols) = self.code_shape();
         let (down, across) = self.grid();
         let mut codes = vec![0u32; rows * cols];
-        let mut cases = self.blocks().collect::<Vec<_>>().into_iter().cycle();
+        let mut cases = blocks.iter().cycle();
         let tile = self.op.block.rows();
         for br in 0..down {
             for bc in 0..across {
@@ -121,13 +126,15 @@ impl Batch {
     }
 
     /// The blocks of the cases, in order.
-    pub fn blocks(&self) -> impl Iterator<Item = Block> {
-        self.runs.iter().flat_map(move |run| {
-            (run.first..run.first + run.count).map(move |n| match run.class.source {
-                Source::Blocks { block, .. } => block(&self.op, n),
-                Source::Tensors { .. } => [0; LANES],
-            })
-        })
+    pub fn blocks(&self) -> Vec<Block> {
+        let of = |run: &Run, n| match run.class.source {
+            Source::Blocks { block, .. } => block(&self.op, n),
+            Source::Tensors { .. } => [0; LANES],
+        };
+        self.runs
+            .iter()
+            .flat_map(|run| (run.first..run.first + run.count).map(move |n| of(run, n)))
+            .collect()
     }
 
     /// Which case an element of `elements` belongs to.

@@ -37,7 +37,8 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
     let question = Question::new(&cell.works[0], &cell.prefix, options)?;
     writeln!(text, "{}", question.id(0))?;
     if let Work::Blocks(batch) = &cell.works[0] {
-        let (q, block) = (batch.op, batch.blocks().next().unwrap_or_default());
+        let q = batch.op;
+        let block = question.blocks()[0];
         let profile = Profile { element: q.element, mode: q.mode, convention: args.convention };
         text += &explain(profile, q.input, &block);
     } else {

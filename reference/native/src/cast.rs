@@ -1,6 +1,6 @@
 //! Casts without a scale.
 
-use mx_reference::{Element, Format, Input, Overflow, Rounding, ShapeError};
+use mx_reference::{Element, Format, Input, Matrix, MatrixView, Overflow, Rounding, ShapeError};
 use rayon::prelude::*;
 
 use crate::dispatch::{E2m1, E2m3, E3m2, E4m3, E5m2, Int8, Kernel, Spec, dispatch};
@@ -37,7 +37,7 @@ pub fn encode<T: Input>(element: Element, overflow: Overflow, x: T) -> u8 {
 ///
 /// # Errors
 /// [`ShapeError::Length`] unless there is one code per element.
-pub fn encode_slice<T: Input + Sync>(
+pub fn encode_slice<T: Input>(
     format: &'static Format,
     rounding: Rounding,
     overflow: Overflow,
@@ -45,6 +45,21 @@ pub fn encode_slice<T: Input + Sync>(
     out: &mut [u8],
 ) -> Result<(), ShapeError> {
     expect("elements", Some(input.len()), out.len())?;
+    match MatrixView::contiguous(input, 1, input.len())?.into() {
+        Matrix::F32(x) => typed(format, rounding, overflow, x.row(0).unwrap_or_default(), out),
+        Matrix::Bf16(x) => typed(format, rounding, overflow, x.row(0).unwrap_or_default(), out),
+        Matrix::F16(x) => typed(format, rounding, overflow, x.row(0).unwrap_or_default(), out),
+    }
+    Ok(())
+}
+
+fn typed<T: Input>(
+    format: &'static Format,
+    rounding: Rounding,
+    overflow: Overflow,
+    input: &[T],
+    out: &mut [u8],
+) {
     let element = Element::ALL.into_iter().find(|element| element.format() == format);
     let work = |(input, out): (&[T], &mut [u8])| match (element, rounding) {
         (Some(element), Rounding::NearestEven) => dispatch(element, Cast { overflow, input, out }),
@@ -59,7 +74,6 @@ pub fn encode_slice<T: Input + Sync>(
     } else {
         input.par_chunks(TASK).zip(out.par_chunks_mut(TASK)).for_each(work);
     }
-    Ok(())
 }
 
 #[inline(always)]

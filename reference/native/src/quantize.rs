@@ -1,6 +1,8 @@
 //! Quantising whole tensors on the current rayon pool.
 
-use mx_reference::{Axis, BlockShape, Blocking, Input, MatrixView, Profile, Quantized, ShapeError};
+use mx_reference::{
+    Axis, BlockShape, Blocking, Input, Matrix, MatrixView, Profile, Quantized, ShapeError,
+};
 use rayon::prelude::*;
 
 use crate::columns::{Columns, SPAN};
@@ -12,16 +14,18 @@ use crate::tiles::Tiles;
 /// Elements of one task, about; tensors up to this size are done by the calling thread.
 const TASK: usize = 1 << 16;
 
-/// Quantises a tensor: [`mx_reference::quantize`], faster.
+/// Quantises a tensor: [`mx_reference::quantize()`], faster.
 ///
 /// # Errors
 /// [`ShapeError::PartialBlock`] if the axis is no multiple of the block and padding is off.
-pub fn quantize<T: Input + Sync>(
-    x: MatrixView<'_, T>,
+pub fn quantize<'a>(
+    x: impl Into<Matrix<'a>>,
     profile: Profile,
     blocking: Blocking,
 ) -> Result<Quantized, ShapeError> {
-    let (rows, cols) = blocking.code_shape(x.rows(), x.cols())?;
+    let x = x.into();
+    let (rows, cols) = x.shape();
+    let (rows, cols) = blocking.code_shape(rows, cols)?;
     let (scale_rows, scale_cols) = (rows / blocking.shape.rows(), cols / blocking.shape.cols());
     let mut elements = vec![0; rows * cols];
     let mut scales = vec![0; scale_rows * scale_cols];
@@ -35,7 +39,22 @@ pub fn quantize<T: Input + Sync>(
 /// # Errors
 /// [`ShapeError::PartialBlock`] as in [`quantize`], [`ShapeError::Length`] if a buffer has another length; nothing is written
 /// then.
-pub fn quantize_into<T: Input + Sync>(
+pub fn quantize_into<'a>(
+    x: impl Into<Matrix<'a>>,
+    profile: Profile,
+    blocking: Blocking,
+    elements: &mut [u8],
+    scales: &mut [u8],
+) -> Result<(), ShapeError> {
+    // From here on nothing is generic for callers: kernels are compiled once, in this crate.
+    match x.into() {
+        Matrix::F32(x) => typed(x, profile, blocking, elements, scales),
+        Matrix::Bf16(x) => typed(x, profile, blocking, elements, scales),
+        Matrix::F16(x) => typed(x, profile, blocking, elements, scales),
+    }
+}
+
+fn typed<T: Input>(
     x: MatrixView<'_, T>,
     profile: Profile,
     blocking: Blocking,
@@ -103,11 +122,24 @@ pub fn quantize_row<T: Input>(
     codes: &mut [u8],
     scales: &mut [u8],
 ) -> Result<(), ShapeError> {
+    match MatrixView::contiguous(input, 1, input.len())?.into() {
+        Matrix::F32(x) => typed_row(profile, block, x, codes, scales),
+        Matrix::Bf16(x) => typed_row(profile, block, x, codes, scales),
+        Matrix::F16(x) => typed_row(profile, block, x, codes, scales),
+    }
+}
+
+fn typed_row<T: Input>(
+    profile: Profile,
+    block: usize,
+    x: MatrixView<'_, T>,
+    codes: &mut [u8],
+    scales: &mut [u8],
+) -> Result<(), ShapeError> {
     let shape = BlockShape::line(block)?;
-    Blocking { axis: Axis::Row, shape, pad: false }.code_shape(1, input.len())?;
-    expect("elements", Some(input.len()), codes.len())?;
-    expect("scales", Some(input.len() / block), scales.len())?;
-    let x = MatrixView::contiguous(input, 1, input.len())?;
+    Blocking { axis: Axis::Row, shape, pad: false }.code_shape(1, x.cols())?;
+    expect("elements", Some(x.cols()), codes.len())?;
+    expect("scales", Some(x.cols() / block), scales.len())?;
     let plan = &Plan::new::<T>(profile);
     dispatch(profile.element, Lines { plan, block, x, first: 0, codes, scales });
     Ok(())
