@@ -92,7 +92,7 @@ fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
             record.identity = Some(backend.identity().clone());
             judge(request, spec.judge(), backend.as_mut(), &mut record)?;
         }
-        Ok(None) => record.reason = "not present in this build of mxcert".to_owned(),
+        Ok(None) => "not present in this build of mxcert".clone_into(&mut record.reason),
         Err(fault) => {
             record.reason = fault.to_string();
             record.faults.push(FaultRecord { id: None, fault, cases: 0 });

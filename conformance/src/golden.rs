@@ -38,7 +38,7 @@ pub enum GoldenError {
         /// The stored type.
         got: String,
         /// What they may be.
-        choices: &'static str,
+        choices: String,
     },
 }
 
@@ -148,48 +148,41 @@ pub fn cast(
 fn load_floats(from: &Path, said: Option<Float>) -> Result<(Tensor, Float), GoldenError> {
     let mut file = container::open(from)?;
     let name = "input";
-    let dtype = match file.dtype(name) {
-        Some(dtype) => dtype,
-        // Loading words the error with the names that are there.
-        None => {
-            return Err(file.load(name).err().map_or_else(
-                || AnswerError::Missing { name: "input", reads: "input" }.into(),
-                GoldenError::from,
-            ));
-        }
-    };
-    let typed = match dtype {
-        Dtype::F32 => Some(Float::F32),
-        Dtype::BF16 => Some(Float::Bf16),
-        Dtype::F16 => Some(Float::F16),
+    let tensor = file.load(name)?;
+    let got = file.dtype(name).map(|dtype| format!("{dtype:?}")).unwrap_or_default();
+    let typed = match file.dtype(name) {
+        Some(Dtype::F32) => Some(Float::F32),
+        Some(Dtype::BF16) => Some(Float::Bf16),
+        Some(Dtype::F16) => Some(Float::F16),
         _ => None,
     };
-    let mismatch = |expected: String| GoldenError::Dtype {
-        name: name.to_owned(),
-        expected,
-        got: format!("{dtype:?}"),
+    let raw: &[Float] = match file.dtype(name) {
+        Some(Dtype::U32) => &[Float::F32],
+        Some(Dtype::U16) => &[Float::Bf16, Float::F16],
+        _ => &[],
     };
-    let raw = |choices| GoldenError::NeedsDtype {
-        name: name.to_owned(),
-        got: format!("{dtype:?}"),
-        choices,
-    };
-    let float = match (typed, dtype, said) {
-        (Some(float), _, None) => float,
-        (Some(float), _, Some(said)) if float == said => float,
-        (Some(_), _, Some(said)) => {
-            return Err(mismatch(format!("{} as --dtype says", said.name())));
+    let name = name.to_owned();
+    match (typed, said) {
+        (Some(float), None) => Ok((tensor, float)),
+        (Some(float), Some(said)) if float == said => Ok((tensor, float)),
+        (None, Some(said)) if raw.contains(&said) => Ok((tensor, said)),
+        (None, None) if !raw.is_empty() => {
+            let choices = raw.iter().map(|float| float.name()).collect::<Vec<_>>().join("|");
+            Err(GoldenError::NeedsDtype { name, got, choices })
         }
-        (None, Dtype::U32, Some(Float::F32)) => Float::F32,
-        (None, Dtype::U16, Some(said @ (Float::Bf16 | Float::F16))) => said,
-        (None, Dtype::U32, None) => return Err(raw("f32")),
-        (None, Dtype::U16, None) => return Err(raw("bf16|f16")),
-        (None, Dtype::U32 | Dtype::U16, Some(said)) => {
-            return Err(mismatch(format!("raw bits of {} as --dtype says", said.name())));
+        (Some(_), Some(said)) => {
+            let expected = format!("{} as --dtype says", said.name());
+            Err(GoldenError::Dtype { name, expected, got })
         }
-        _ => return Err(mismatch("F32, BF16, F16, or raw U32 or U16 bits".to_owned())),
-    };
-    Ok((file.load(name)?, float))
+        (None, Some(said)) if !raw.is_empty() => {
+            let expected = format!("raw bits of {} as --dtype says", said.name());
+            Err(GoldenError::Dtype { name, expected, got })
+        }
+        (None, _) => {
+            let expected = "F32, BF16, F16, or raw U32 or U16 bits".to_owned();
+            Err(GoldenError::Dtype { name, expected, got })
+        }
+    }
 }
 
 fn load_bytes(file: &mut File, name: &'static str) -> Result<Tensor, GoldenError> {

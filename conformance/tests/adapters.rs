@@ -48,7 +48,7 @@ fn what_is_no_answer_is_a_fault(#[case] body: &str, #[case] message: &str) {
     assert!(stdout.contains(message), "{message} in {stdout}");
     assert!(stdout.contains("not established"), "{stdout}");
     assert!(!stdout.contains(": conformant"), "{stdout}");
-    assert!(started.elapsed() < Duration::from_secs(60));
+    assert!(started.elapsed() < Duration::from_mins(1));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `mxcert golden`: right answers for good files, exit 2 and nothing written for bad ones.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{f32s, mxcert, safetensors, tensor};

@@ -1,5 +1,7 @@
 //! The public faults that are not block cases: casts, decodes, packing, layouts, strides, types.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use mx_reference::convention::PROPAGATE;
 use mx_reference::format::{E4M3, E5M2, E8M0, F32};
 use mx_reference::pack::{PackOrder, pack};

@@ -185,14 +185,12 @@ impl Process {
         };
         let mut tensors = Tensors::new();
         for (name, expected) in outputs.described() {
-            let got = match (file.dtype(&name), file.shape(&name)) {
-                (Some(dtype), Some(shape)) => format!("{dtype:?} {shape:?}"),
-                _ => {
-                    let names: Vec<_> = file.names().map(str::to_owned).collect();
-                    let error = OutputError::Names { expected: outputs.names(), got: names };
-                    return Err(self.protocol(wrong(error.to_string())));
-                }
+            let (Some(dtype), Some(shape)) = (file.dtype(&name), file.shape(&name)) else {
+                let names: Vec<_> = file.names().map(str::to_owned).collect();
+                let error = OutputError::Names { expected: outputs.names(), got: names };
+                return Err(self.protocol(wrong(error.to_string())));
             };
+            let got = format!("{dtype:?} {shape:?}");
             if got != expected {
                 let error = OutputError::Shape { name, expected, got };
                 return Err(self.protocol(wrong(error.to_string())));

@@ -375,7 +375,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = digits.parse().map_err(|_| bad())?;
     match Duration::try_from_secs_f64(number * scale) {
-        Ok(duration) if !duration.is_zero() && duration < Duration::from_secs(30 * 24 * 3600) => {
+        Ok(duration) if !duration.is_zero() && duration < Duration::from_hours(24 * 30) => {
             Ok(duration)
         }
         _ => Err(bad()),

@@ -5,6 +5,7 @@ use super::certify::print;
 use mx_conformance::backends::Spec;
 use mx_conformance::verdict::Exit;
 use serde_json::json;
+use std::fmt::Write;
 
 pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Exit> {
     match &args.backend {
@@ -31,13 +32,14 @@ fn backend(args: &InfoArgs, spec: &Spec) -> anyhow::Result<Exit> {
         print(&(serde_json::to_string_pretty(&value)? + "\n"));
         return Ok(Exit::Conformant);
     }
+    let or_not = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let mut text = format!("{spec}: {} {}\n", identity.name, identity.version);
-    text += &format!("  artifact  {}\n", identity.artifact.as_deref().unwrap_or("not stated"));
-    text += &format!("  device    {}\n", identity.device.as_deref().unwrap_or("not stated"));
-    text += &format!("  judge     {}\n", spec.judge().name());
+    writeln!(text, "  artifact    {}", or_not(&identity.artifact))?;
+    writeln!(text, "  device      {}", or_not(&identity.device))?;
+    writeln!(text, "  judge       {}", spec.judge().name())?;
     if let serde_json::Value::Object(claims) = &value["claims"] {
         for (name, claim) in claims {
-            text += &format!("  {name:<11} {claim}\n");
+            writeln!(text, "  {name:<11} {claim}")?;
         }
     }
     print(&text);

@@ -6,6 +6,7 @@ use super::usage;
 use anyhow::Context;
 use mx_conformance::verdict::Exit;
 use mx_vectors::packs;
+use std::fmt::Write;
 
 pub(super) fn run(args: VectorsArgs) -> anyhow::Result<Exit> {
     match args.op {
@@ -15,6 +16,14 @@ pub(super) fn run(args: VectorsArgs) -> anyhow::Result<Exit> {
 }
 
 fn generate(args: &VectorsGenerate) -> anyhow::Result<Exit> {
+    let foreign = args.out.read_dir().is_ok_and(|mut files| files.next().is_some())
+        && !args.out.join(packs::MANIFEST).exists();
+    if foreign {
+        let dir = args.out.display();
+        return Err(usage(format!(
+            "{dir} holds other files; name an empty folder or an older pack"
+        )));
+    }
     let jobs = args.jobs.unwrap_or(0).into();
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("starting threads")?;
@@ -45,20 +54,25 @@ fn check(args: &VectorsCheck) -> anyhow::Result<Exit> {
     }
     let mut text = String::new();
     for finding in &report.findings {
-        text += &format!("DIFFERS {finding}\n");
+        writeln!(text, "DIFFERS {finding}")?;
     }
-    text += &format!(
-        "{}: {} files, {} bytes, level {}, {}\n",
+    let state = if report.is_clean() {
+        "every byte as regenerated"
+    } else {
+        "not what this version writes"
+    };
+    writeln!(
+        text,
+        "{}: {} files, {} bytes, level {}, convention {}: {state}",
         args.out.display(),
         report.files,
         report.bytes,
         report.level.name(),
-        if report.is_clean() {
-            "every byte as regenerated"
-        } else {
-            "not the pack of this version"
-        },
-    );
+        report.convention,
+    )?;
+    if !report.absent.is_empty() {
+        writeln!(text, "{} files of the complete pack are not in it", report.absent.len())?;
+    }
     print(&text);
     Ok(if report.is_clean() { Exit::Conformant } else { Exit::NonConformant })
 }

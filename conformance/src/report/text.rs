@@ -83,6 +83,9 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
 }
 
 /// A failing case with its first wrong elements.
+///
+/// # Errors
+/// Those of writing to `text`.
 pub fn render_failure(text: &mut String, failure: &Failure) -> std::fmt::Result {
     writeln!(text, "  FAIL {}: {}", failure.id, failure.message)?;
     for site in &failure.sites {

@@ -1,6 +1,7 @@
 //! What the tests of the command line share.
 
 #![allow(dead_code, reason = "each test crate uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
