@@ -55,7 +55,8 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
     if let Some(dir) = &args.out {
         for (i, backend) in run.backends.iter().enumerate() {
             if let Some(certificate) = Certificate::of(&run, backend) {
-                let path = dir.join(format!("certificate-{}.json", file_name(i, &backend.spec)));
+                let name = file_name(i, &certificate.statement.backend.name);
+                let path = dir.join(format!("certificate-{name}.json"));
                 write(&path, &json(&certificate)?)?;
             }
         }
@@ -73,10 +74,11 @@ fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
-/// A backend's spec as a file name.
-fn file_name(index: usize, spec: &str) -> String {
-    let plain = spec.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    if plain { spec.to_owned() } else { format!("backend-{index}") }
+/// A backend's name as part of a file name that no other backend of the run has.
+fn file_name(index: usize, name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = name.chars().take(64).map(plain).collect();
+    if index == 0 { name } else { format!("{name}-{index}") }
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
