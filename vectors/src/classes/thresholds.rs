@@ -2,9 +2,10 @@
 //!
 //! A scale byte is decided by one comparison of the amax's fraction. Faults move that comparison: a logarithm that rounds
 //! is wrong for up to 22 ulp beyond a power of two, an amax narrowed to bf16 first for up to 2^15 ulp, a strict comparison
-//! or a wrong constant at the threshold itself. All thresholds are asked in every profile, the profile's own more closely.
+//! or a wrong constant at the threshold itself. In every binade the profile's own
+//! threshold is asked within 44 ulp, those of the other modes within 2.
 
-use super::build::{filled, magnitude, place, sized, stream, telling_side, thresholds};
+use super::build::{filled, place, sized, stream, telling_side, thresholds};
 use crate::bits;
 use crate::class::{Block, Class, Level, Source};
 use crate::op::{Float, Quantize};
@@ -26,45 +27,66 @@ pub(super) const CLASS: Class = Class {
     source: Source::Blocks { count, block },
 };
 
-/// Exponents at which f32 logarithms lose the most, or begin to; the widest first.
-const LADDERS: [i32; 19] =
-    [100, -100, 64, -64, 32, -32, 16, -16, 8, -8, 7, -7, 1, -1, 0, -126, -127, 126, 127];
-/// Offsets 3 to 44, both ways.
-const RUNGS: u64 = 84;
-
-/// The four parts of the class, in the order of their cases.
-struct Parts {
-    ladders: Vec<u32>,
-    offsets: Vec<u32>,
-    fields: u64,
-    rotated: u64,
+/// How far the ladder at the profile's own threshold reaches, in ulp: twice what a rounded f32 log2 loses at most.
+const REACH: u32 = 44;
+/// Mantissas of that ladder.
+const WINDOW: u64 = 2 * REACH as u64 + 1;
+/// The rung that comes first: 22 ulp on the telling side for f32, where logarithms round, and 1 ulp for the narrow types.
+const fn first_rung(q: &Quantize) -> u64 {
+    match q.input {
+        Float::F32 => 43,
+        Float::Bf16 | Float::F16 => 1,
+    }
 }
 
-impl Parts {
+/// What there is to ask in one binade, and how many binades there are.
+struct Ladder {
+    own: u32,
+    mask: u32,
+    others: Vec<u32>,
+    fields: u64,
+}
+
+impl Ladder {
     fn new(q: &Quantize) -> Self {
-        let wide = q.input == Float::F32;
-        let fields = (bits::infinity(q.input) >> q.input.format().mantissa_bits) as u64 - 1;
-        Self {
-            ladders: if wide { ladders(q) } else { Vec::new() },
-            offsets: offsets(q),
-            fields,
-            rotated: if wide { 2 * fields } else { 0 },
+        let (thresholds, own) = thresholds(q);
+        let mask = bits::min_normal(q.input) - 1;
+        let own = thresholds[own];
+        let mut others = Vec::new();
+        for threshold in thresholds {
+            for mantissa in (0..5).map(|d| (threshold + d).wrapping_sub(2) & mask) {
+                let distance = mantissa.wrapping_sub(own) & mask;
+                let outside = distance > REACH && distance <= mask - REACH;
+                if outside && !others.contains(&mantissa) {
+                    others.push(mantissa);
+                }
+            }
         }
+        let fields = (bits::infinity(q.input) >> q.input.format().mantissa_bits) as u64 - 1;
+        Self { own, mask, others, fields }
     }
 
-    fn closest(&self) -> u64 {
-        self.offsets.len() as u64 * self.fields
+    fn per_binade(&self) -> u64 {
+        WINDOW + self.others.len() as u64
     }
 
-    fn climbing(&self) -> u64 {
-        self.ladders.len() as u64 * RUNGS
+    /// Mantissa `i` of a binade: from the first rung round the ladder of the own threshold, then the other thresholds.
+    /// Neighbours across the end of a binade count in the binade where they lie.
+    fn mantissa(&self, q: &Quantize, i: u64) -> u32 {
+        if i >= WINDOW {
+            return self.others[(i - WINDOW) as usize];
+        }
+        let rung = (i + first_rung(q)) % WINDOW;
+        let distance = rung.div_ceil(2) as i32;
+        let side = telling_side(q);
+        let up = if rung % 2 == 1 { side } else { -side };
+        self.own.wrapping_add_signed(up * distance) & self.mask
     }
 }
 
 fn count(q: &Quantize, level: Level) -> u64 {
-    let parts = Parts::new(q);
-    let total = parts.climbing() + parts.closest() + parts.rotated + subnormals(q).len() as u64;
-    sized(q, level, 1, total)
+    let ladder = Ladder::new(q);
+    sized(q, level, 1, ladder.per_binade() * ladder.fields + subnormals(q).len() as u64)
 }
 
 fn block(q: &Quantize, n: u64) -> Block {
@@ -73,69 +95,23 @@ fn block(q: &Quantize, n: u64) -> Block {
 }
 
 fn amax(q: &Quantize, n: u64) -> u32 {
-    let parts = Parts::new(q);
-    if n < parts.climbing() {
-        return rung(q, parts.ladders[(n / RUNGS) as usize], n % RUNGS);
+    let ladder = Ladder::new(q);
+    let per = ladder.per_binade();
+    if n >= per * ladder.fields {
+        return subnormals(q)[(n - per * ladder.fields) as usize];
     }
-    let n = n - parts.climbing();
-    let mantissa_bits = q.input.format().mantissa_bits;
-    if n < parts.closest() {
-        let per = parts.offsets.len() as u64;
-        // Binades from 1.0 up, then from the lowest.
-        let field = 1 + (q.input.format().bias as u64 - 1 + n / per) % parts.fields;
-        return (field as u32) << mantissa_bits | parts.offsets[(n % per) as usize];
-    }
-    let n = n - parts.closest();
-    if n < parts.rotated {
-        let (thresholds, own) = thresholds(q);
-        let (field, offset) = (1 + n / 2, 3 + (n / 2 % 42) as i32);
-        let base = (field as u32) << mantissa_bits | thresholds[own];
-        return bits::step(q.input, base, if n.is_multiple_of(2) { offset } else { -offset });
-    }
-    subnormals(q)[(n - parts.rotated) as usize]
+    let field = 1 + (first_field(q) - 1 + n / per) % ladder.fields;
+    let mantissa = ladder.mantissa(q, n % per);
+    (field as u32) << q.input.format().mantissa_bits | mantissa
 }
 
-/// The op's own threshold at the binades of [`LADDERS`]: exponents of amax / max for RCEIL, of amax itself elsewhere,
-/// since those are what an implementation would take the logarithm of.
-fn ladders(q: &Quantize) -> Vec<u32> {
-    let (thresholds, own) = thresholds(q);
+/// The binade that comes first: where amax / max (amax itself except under RCEIL) has exponent 100 and an f32 logarithm
+/// loses the most, or that of 1.0 where the input type has no such binade.
+fn first_field(q: &Quantize) -> u64 {
     let p = if q.mode == ScaleMode::Rceil { q.element.format().max_exponent() } else { 0 };
-    let highest = bits::max_exponent(q.input);
-    LADDERS
-        .into_iter()
-        .filter(|k| k + p <= highest)
-        .map(|k| magnitude(q, k + p, thresholds[own]))
-        .collect()
-}
-
-/// Rung 0 is 22 ulp on the telling side, the farthest that a rounded log2 reaches.
-fn rung(q: &Quantize, base: u32, i: u64) -> u32 {
-    let distance = 3 + (19 + i as i32 / 2) % 42;
-    let side = if i.is_multiple_of(2) { telling_side(q) } else { -telling_side(q) };
-    bits::step(q.input, base, side * distance)
-}
-
-/// Mantissas within 2 ulp of each threshold (in the narrow types within 4 of the op's own), the telling one first.
-/// Neighbours across the end of a binade count in the binade where they lie.
-fn offsets(q: &Quantize) -> Vec<u32> {
-    let (thresholds, own) = thresholds(q);
-    let mask = bits::min_normal(q.input) - 1;
-    let near = if q.input == Float::F32 { 2 } else { 4 };
-    let side = telling_side(q);
-    let mut found = Vec::new();
-    let around = |threshold: u32, reach: i32| {
-        (0..=reach).flat_map(move |d| {
-            [threshold.wrapping_add_signed(side * d), threshold.wrapping_add_signed(-side * d)]
-        })
-    };
-    let first = thresholds[own].wrapping_add_signed(side);
-    let all = thresholds.into_iter().flat_map(|threshold| around(threshold, 2));
-    for offset in std::iter::once(first).chain(around(thresholds[own], near)).chain(all) {
-        if !found.contains(&(offset & mask)) {
-            found.push(offset & mask);
-        }
-    }
-    found
+    let bias = q.input.format().bias;
+    let exponent = if q.input == Float::F32 { 100 + p } else { 0 };
+    (bias + exponent) as u64
 }
 
 /// Subnormal magnitudes within 2 ulp of a threshold of the binade they would lie in, where the threshold is a number, or of
