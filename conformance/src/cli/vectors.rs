@@ -7,6 +7,7 @@ use anyhow::Context;
 use mx_conformance::verdict::Exit;
 use mx_vectors::packs;
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 pub(super) fn run(args: VectorsArgs) -> anyhow::Result<Exit> {
     match args.op {
@@ -28,7 +29,7 @@ fn generate(args: &VectorsGenerate) -> anyhow::Result<Exit> {
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("starting threads")?;
     let manifest = pool
-        .install(|| packs::generate(args.level, args.convention, &args.out, |_| true, |_| ()))
+        .install(|| packs::generate(args.level, args.convention, &args.out, |_| true, say))
         .map_err(|error| usage(error.to_string()))?;
     let cases: u64 = manifest.files.iter().map(|file| file.cases).sum();
     let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
@@ -40,6 +41,17 @@ fn generate(args: &VectorsGenerate) -> anyhow::Result<Exit> {
         args.convention.name,
     ));
     Ok(Exit::Conformant)
+}
+
+/// How far generation is, on standard error: one line in place on a terminal, every 50 files elsewhere.
+fn say(progress: packs::Progress<'_>) {
+    let packs::Progress { done, total, path, .. } = progress;
+    if std::io::stderr().is_terminal() {
+        let end = if done == total { "\n" } else { "" };
+        anstream::eprint!("\r\x1b[K[{done}/{total}] {path}{end}");
+    } else if done.is_multiple_of(50) || done == total {
+        anstream::eprintln!("[{done}/{total}] {path}");
+    }
 }
 
 fn check(args: &VectorsCheck) -> anyhow::Result<Exit> {

@@ -40,6 +40,10 @@ pub(crate) fn dispatch<K: Kernel>(element: Element, kernel: K) {
 
 fn detect<S: Spec, K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
+    #[expect(
+        unsafe_code,
+        reason = "calling a function compiled for an instruction set that was just detected"
+    )]
     if std::is_x86_feature_detected!("avx2") {
         // SAFETY: the running CPU was just found to support AVX2, the only feature that `avx2` enables.
         return unsafe { avx2::<S, K>(kernel) };
