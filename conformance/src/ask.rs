@@ -8,10 +8,10 @@ use crate::outputs::Outputs;
 use crate::record::{Failure, FailureKind, SiteRecord};
 use crate::runner::{InternalError, Options};
 use crate::selection::Work;
-use mx_reference::Rule;
+use mx_reference::{Rule, ScaleLayout};
 use mx_vectors::{Block, Call, Data, Op, Quantize, Source, Tensors};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use zerocopy::IntoBytes;
 
 /// What fresh output buffers hold in the first and in the second call.
@@ -162,39 +162,106 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The first `limit` failures, each with its case's ordinal.
-    pub fn failures(&self, asked: Asked, limit: usize) -> Vec<(u64, Failure)> {
+    /// Failed cases by class.
+    pub fn failed_by_class(&self, asked: &Asked) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        let failed: Vec<u64> = match asked.whole {
+            Some(_) => (0..self.cases()).collect(),
+            None => asked.by_case.keys().copied().collect(),
+        };
+        for ordinal in failed {
+            *counts.entry(self.work.class(ordinal)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The first failure of each class, each with its case's ordinal.
+    pub fn failures(&self, asked: Asked) -> Vec<(u64, Failure)> {
         if let Some((kind, message)) = asked.whole {
             let failure = Failure { id: self.id(0), kind, message, sites: Vec::new(), wrong: 0 };
             return vec![(0, failure)];
         }
-        let failure = |(ordinal, (kind, sites)): (u64, (FailureKind, Vec<Site>))| {
-            let message = match kind {
-                FailureKind::Unstable => {
-                    "the same call gave another answer, or elements were never written".to_owned()
-                }
-                _ => format!("{} wrong element(s)", sites.len()),
-            };
-            let wrong = sites.len() as u64;
-            let record = |site: &Site| {
-                let digits = 2 * self.expected[&site.tensor].data.width();
-                SiteRecord {
-                    tensor: site.tensor.clone(),
-                    at: self.place(site).1,
-                    expected: match site.rule {
-                        Rule::AnyNan => "nan".to_owned(),
-                        _ => format!("{:0digits$x}", site.expected),
-                    },
-                    got: format!("{:0digits$x}", site.got),
-                }
-            };
-            // The scale comes first: its error explains those of the elements.
-            let mut shown: Vec<&Site> = sites.iter().collect();
-            shown.sort_by_key(|site| (site.tensor != "scales", site.index));
-            let sites = shown.into_iter().take(SITES).map(record).collect();
-            (ordinal, Failure { id: self.id(ordinal), kind, message, sites, wrong })
+        let mut seen = BTreeSet::new();
+        asked
+            .by_case
+            .into_iter()
+            .filter(|(ordinal, _)| seen.insert(self.work.class(*ordinal)))
+            .map(|(ordinal, (kind, sites))| (ordinal, self.failure(ordinal, kind, &sites, SITES)))
+            .collect()
+    }
+
+    /// Every wrong element of the first failing case.
+    pub fn first_failure(&self, asked: Asked) -> Option<Failure> {
+        if asked.whole.is_some() {
+            return self.failures(asked).pop().map(|(_, failure)| failure);
+        }
+        let (ordinal, (kind, sites)) = asked.by_case.into_iter().next()?;
+        Some(self.failure(ordinal, kind, &sites, usize::MAX))
+    }
+
+    fn failure(&self, ordinal: u64, kind: FailureKind, sites: &[Site], limit: usize) -> Failure {
+        let wrong = sites.len() as u64;
+        let message = match (kind, wrong) {
+            (FailureKind::Unstable, _) => {
+                "the same call gave another answer, or elements were never written".to_owned()
+            }
+            (_, 1) => "1 wrong element".to_owned(),
+            _ => format!("{wrong} wrong elements"),
         };
-        asked.by_case.into_iter().take(limit).map(failure).collect()
+        let record = |site: &Site| {
+            let digits = 2 * self.expected[&site.tensor].data.width();
+            SiteRecord {
+                tensor: site.tensor.clone(),
+                at: self.place(site).1,
+                place: self.describe(site),
+                expected: match site.rule {
+                    Rule::AnyNan => "nan".to_owned(),
+                    _ => format!("{:0digits$x}", site.expected),
+                },
+                got: format!("{:0digits$x}", site.got),
+            }
+        };
+        // The scale comes first: its error explains those of the elements.
+        let mut shown: Vec<&Site> = sites.iter().collect();
+        shown.sort_by_key(|site| (site.tensor != "scales", site.index));
+        let sites = shown.into_iter().take(limit).map(record).collect();
+        Failure { id: self.id(ordinal), kind, message, sites, wrong }
+    }
+
+    /// Where a wrong element is, in words.
+    fn describe(&self, site: &Site) -> String {
+        let shape = &self.expected[&site.tensor].shape;
+        match (self.work, &shape[..]) {
+            (Work::Blocks(_), _) if site.tensor == "scales" => "scale".to_owned(),
+            (Work::Blocks(_), _) => format!("lane {}", self.place(site).1),
+            (_, [_, cols]) if *cols > 0 => {
+                format!("row {}, column {}", site.index / cols, site.index % cols)
+            }
+            _ => match self.blocked_shape().map(|s| ScaleLayout::Blocked.place(s, site.index)) {
+                Some(Some((r, c))) => {
+                    format!("byte {}, the scale of row {r}, block {c}", site.index)
+                }
+                Some(None) => format!("byte {}, padding", site.index),
+                None => format!("index {}", site.index),
+            },
+        }
+    }
+
+    /// Rows and columns of the scales of a call whose output is blocked.
+    fn blocked_shape(&self) -> Option<(usize, usize)> {
+        match self.call.op {
+            Op::Swizzle => match self.call.inputs.get("scales")?.shape[..] {
+                [rows, cols] => Some((rows, cols)),
+                _ => None,
+            },
+            Op::Quantize(q) if q.layout == ScaleLayout::Blocked => {
+                match self.expected.get("elements")?.shape[..] {
+                    [rows, cols] => Some((rows, cols / q.block.cols())),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     /// Lets the reference confirm native's answer to one case.

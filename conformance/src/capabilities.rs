@@ -1,8 +1,12 @@
 //! What a backend claims. Nothing outside a claim is sent, and refusing inside it is a failure.
 
-use mx_reference::{BlockShape, Convention};
-use mx_vectors::{Call, Op};
+use crate::suggest::near_miss;
+use mx_reference::pack::PackOrder;
+use mx_reference::{BlockShape, Convention, ScaleMode};
+use mx_vectors::op::{CastOverflow, CastRounding, Target};
+use mx_vectors::{Call, Float, Op};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A claim, as adapters declare it in their answer to `hello`. A field that is left out claims every value, and so does
 /// `"*"`.
@@ -47,19 +51,38 @@ pub enum Claim {
     Only(Vec<String>),
 }
 
+/// A claim as adapters write it: a value or a list of values, numbers for strings where that reads better (`[32]`).
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Listed {
-    One(String),
-    Many(Vec<String>),
+#[serde(try_from = "Value", into = "Value")]
+struct Listed(Vec<String>);
+
+impl TryFrom<Value> for Listed {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let one = |value: &Value| match value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            other => Err(format!("expected a name or a list of names, got {other}")),
+        };
+        match &value {
+            Value::Array(values) => Ok(Self(values.iter().map(one).collect::<Result<_, _>>()?)),
+            other => Ok(Self(vec![one(other)?])),
+        }
+    }
+}
+
+impl From<Listed> for Value {
+    fn from(Listed(values): Listed) -> Self {
+        match &values[..] {
+            [all] if all == "*" => all.clone().into(),
+            _ => values.into(),
+        }
+    }
 }
 
 impl From<Listed> for Claim {
-    fn from(listed: Listed) -> Self {
-        let values = match listed {
-            Listed::One(value) => vec![value],
-            Listed::Many(values) => values,
-        };
+    fn from(Listed(values): Listed) -> Self {
         if values.iter().any(|value| value == "*") { Self::All } else { Self::Only(values) }
     }
 }
@@ -67,8 +90,8 @@ impl From<Listed> for Claim {
 impl From<Claim> for Listed {
     fn from(claim: Claim) -> Self {
         match claim {
-            Claim::All => Self::One("*".to_owned()),
-            Claim::Only(values) => Self::Many(values),
+            Claim::All => Self(vec!["*".to_owned()]),
+            Claim::Only(values) => Self(values),
         }
     }
 }
@@ -86,7 +109,66 @@ impl Claim {
     }
 }
 
+/// Ops of the protocol that later versions ask for.
+const LATER_OPS: [&str; 2] = ["gemm", "grouped_gemm"];
+
 impl Capabilities {
+    /// A claim that looks like a misspelt one, in words. A typo would otherwise claim everything (a key) or nothing (a value);
+    /// names that resemble nothing are left alone, since claims may go beyond this version.
+    pub fn misspelt(&self, keys: &[&str]) -> Option<String> {
+        const KEYS: [&str; 18] = [
+            "name",
+            "version",
+            "artifact",
+            "device",
+            "ops",
+            "profiles",
+            "inputs",
+            "axes",
+            "layouts",
+            "blocks",
+            "conventions",
+            "roundings",
+            "overflows",
+            "orders",
+            "multiple",
+            "accumulate",
+            "op",
+            "status",
+        ];
+        let typo = |what: &str, given: &str, known: &[&str]| {
+            near_miss(given, known)
+                .map(|right| format!("unknown {what} `{given}` (did you mean `{right}`?)"))
+        };
+        let mut profiles = Vec::new();
+        for target in Target::ALL {
+            profiles
+                .extend(ScaleMode::ALL.map(|m| format!("{}/{}", target.format().name, m.name())));
+        }
+        let profiles: Vec<&str> = profiles.iter().map(String::as_str).collect();
+        let ops = ["quantize", "dequantize", "cast", "pack", "swizzle"];
+        let ops: Vec<&str> = ops.into_iter().chain(LATER_OPS).collect();
+        let checks: [(&str, &Claim, &[&str]); 9] = [
+            ("op", &self.ops, &ops),
+            ("profile", &self.profiles, &profiles),
+            ("input", &self.inputs, &Float::ALL.map(Float::name)),
+            ("axis", &self.axes, &["row", "col", "32x32"]),
+            ("layout", &self.layouts, &["plain", "blocked"]),
+            ("convention", &self.conventions, &Convention::ALL.map(|c| c.name)),
+            ("rounding", &self.roundings, &CastRounding::ALL.map(CastRounding::name)),
+            ("overflow", &self.overflows, &CastOverflow::ALL.map(CastOverflow::name)),
+            ("order", &self.orders, &PackOrder::ALL.map(PackOrder::name)),
+        ];
+        let values = checks.into_iter().flat_map(|(what, claim, known)| {
+            let values = match claim {
+                Claim::All => &[][..],
+                Claim::Only(values) => values,
+            };
+            values.iter().filter_map(move |value| typo(what, value, known))
+        });
+        keys.iter().filter_map(|key| typo("key", key, &KEYS)).chain(values).next()
+    }
+
     /// Whether a convention is claimed.
     pub fn covers_convention(&self, convention: &Convention) -> bool {
         self.conventions.covers(convention.name)
@@ -183,6 +265,17 @@ mod tests {
         let covered: Vec<_> =
             cells().iter().filter(|op| claim.covers(op)).map(Op::prefix).collect();
         assert_eq!(covered, ["quantize/e4m3/rceil/f32/row", "quantize/e4m3/rceil/bf16/row"]);
+    }
+
+    #[test]
+    fn misspelt_claims_are_seen_and_unknown_ones_left_alone() {
+        let misspelt = |json: &str| parse(json).misspelt(&[]);
+        assert!(misspelt(r#"{"profiles":["e2m1/rcei"]}"#).unwrap().contains("`e2m1/rceil`"));
+        assert!(misspelt(r#"{"ops":["quantise"]}"#).unwrap().contains("`quantize`"));
+        let fine = r#"{"ops":["quantize","gemm"],"blocks":[32],"conventions":["my-own"],"profiles":["nvfp4/two-level"]}"#;
+        assert_eq!(misspelt(fine), None);
+        assert!(parse("{}").misspelt(&["layout"]).unwrap().contains("`layouts`"));
+        assert_eq!(parse("{}").misspelt(&["mxcert", "homepage"]), None);
     }
 
     #[test]

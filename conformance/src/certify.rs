@@ -2,16 +2,16 @@
 
 use crate::backend::Backend;
 use crate::backends::Spec;
-use crate::digest;
 use crate::judge::Judge;
 use crate::progress::{Meter, Progress, Quiet};
 use crate::record::{BackendRecord, Counts, FaultRecord, RunRecord, SCHEMA};
+use crate::report::certificate::Statement;
 use crate::runner::{Findings, InternalError, Options, run};
 use crate::selection::{CellPlan, Filter, Work, plan};
 use crate::verdict::{Exit, Verdict};
 use mx_reference::Convention;
 use mx_vectors::{Level, cells::cells, classes};
-use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What to certify.
@@ -83,6 +83,7 @@ fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
         digest: String::new(),
         counts: Counts::default(),
         cells: Vec::new(),
+        failed_by_class: BTreeMap::new(),
         failures: Vec::new(),
         faults: Vec::new(),
         seconds: 0.0,
@@ -98,7 +99,7 @@ fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
             record.faults.push(FaultRecord { id: None, fault, cases: 0 });
         }
     }
-    record.digest = verdict_digest(request, &record);
+    record.digest = Statement::of(request.convention, request.level, &record).digest();
     record.seconds = started.elapsed().as_secs_f64();
     Ok(record)
 }
@@ -164,6 +165,8 @@ fn settle(record: &mut BackendRecord, findings: Findings, plans: &[CellPlan]) {
         record.counts.add(&cell.counts);
     }
     record.cells = findings.cells;
+    let by_class = findings.by_class.into_iter();
+    record.failed_by_class = by_class.map(|(class, n)| (class.to_owned(), n)).collect();
     record.failures = findings.failures;
     record.faults = findings.faults;
     record.verdict = record.counts.verdict();
@@ -184,18 +187,4 @@ fn settle(record: &mut BackendRecord, findings: Findings, plans: &[CellPlan]) {
                 .to_owned(),
         },
     };
-}
-
-/// SHA-256 over what was asked and found: nothing of time, host or thread count.
-fn verdict_digest(request: &Request, record: &BackendRecord) -> String {
-    let mut hash = Sha256::new();
-    let head = (request.convention.name, request.level.name(), &record.identity, &record.verdict);
-    let body = (&record.counts, &record.cells, &record.failures);
-    let faults: Vec<_> = record.faults.iter().map(|fault| (&fault.id, fault.cases)).collect();
-    for part in [serde_json::to_vec(&head), serde_json::to_vec(&body), serde_json::to_vec(&faults)]
-    {
-        // Plain data structs always serialise.
-        hash.update(part.unwrap_or_default());
-    }
-    digest::hex(&hash.finalize())
 }

@@ -1,7 +1,9 @@
 //! One block, stage by stage, in text.
 
 use mx_reference::block::{Multiplier, Trace};
-use mx_reference::{Magnitude, Number, Overflow, Profile, Rounding, Rule, format};
+use mx_reference::convention::RceilRule;
+use mx_reference::scale::rceil_quotient;
+use mx_reference::{Magnitude, Number, Overflow, Profile, Rounding, Rule, ScaleMode, format};
 use mx_vectors::Float;
 use std::fmt::Write;
 
@@ -66,6 +68,17 @@ fn stages(text: &mut String, profile: Profile, trace: &Trace) -> std::fmt::Resul
             writeln!(text, "  scale   floor(log2 amax) = {exponent}, minus p = {floor}{clamped}")?;
         }
         _ => writeln!(text, "  scale   set by the convention: the amax is not finite, or zero")?,
+    }
+    if let (ScaleMode::Rceil, RceilRule::Product, Some(_)) =
+        (profile.mode, profile.convention.rceil_rule, trace.amax.exponent())
+    {
+        let reciprocal = profile.element.reciprocal_of_max();
+        let bits = rceil_quotient(trace.amax, reciprocal);
+        writeln!(
+            text,
+            "  rceil   q = amax x 0x{reciprocal:08x} = 0x{bits:08x} = {}, up to the next power of two",
+            decimal(format::F32.decode(bits)),
+        )?;
     }
     let value = match trace.scale {
         0xff => "nan".to_owned(),
@@ -134,7 +147,13 @@ mod tests {
         let mut bits = [0; 32];
         bits[0] = 0x40600001;
         let text = explain(profile, Float::F32, &bits);
-        for part in ["byte    0x79 = 2^-6", "bump 1", "0x76 = 224", "(30 more like it)"] {
+        for part in [
+            "byte    0x79 = 2^-6",
+            "q = amax x 0x3b124925 = 0x3c000001",
+            "bump 1",
+            "0x76 = 224",
+            "(30 more like it)",
+        ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
     }

@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-mod args_error;
 mod cli;
+mod usage_error;
 
-use args_error::UsageError;
 use clap::Parser;
 use mx_conformance::verdict::Exit;
 use std::process::ExitCode;
+use usage_error::UsageError;
 
 fn main() -> ExitCode {
     let cli = cli::args::Cli::parse();

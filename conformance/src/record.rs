@@ -3,6 +3,7 @@
 use crate::backend::{Fault, Identity};
 use crate::verdict::{Exit, Verdict};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The name and version of this format.
 pub const SCHEMA: &str = "mxcert-run/1";
@@ -45,13 +46,15 @@ pub struct BackendRecord {
     pub verdict: Verdict,
     /// Why, in a sentence.
     pub reason: String,
-    /// SHA-256 over everything in this entry that does not depend on time, host or thread count.
+    /// The digest of the statement that a certificate of this backend makes: nothing of time, host or thread count.
     pub digest: String,
     /// Cases in all.
     pub counts: Counts,
     /// One entry per op with its parameters.
     pub cells: Vec<CellRecord>,
-    /// The first failures of each class.
+    /// Failed cases by class.
+    pub failed_by_class: BTreeMap<String, u64>,
+    /// The first failure of each class in each cell.
     pub failures: Vec<Failure>,
     /// What went wrong without an answer.
     pub faults: Vec<FaultRecord>,
@@ -108,7 +111,8 @@ pub struct CellRecord {
     pub id: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Whether every case of the level was asked: a filter or the backend's `multiple` may leave some out.
+    /// Whether every case of the level was selected; filters may leave some out, and what is incomplete is not certified.
+    /// Cases whose shapes are no multiple of what the backend claims count as `outside`.
     pub complete: bool,
     /// SHA-256 of the questions and right answers, in order.
     pub suite: String,
@@ -156,6 +160,8 @@ pub struct SiteRecord {
     pub tensor: String,
     /// Lane of the block, or flat index.
     pub at: u64,
+    /// The same in words: lane; row and column; or whose scale a byte of the blocked layout is.
+    pub place: String,
     /// The right bits, or `nan` where any NaN code is right.
     pub expected: String,
     /// The bits that came.
@@ -166,7 +172,8 @@ pub struct SiteRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRecord {
-    /// The case, or the first of the cases that were asked together; absent if the backend never started.
+    /// A case that it strikes by itself, or the first of those that were asked together where none does; absent if the
+    /// backend never started.
     pub id: Option<String>,
     /// What happened.
     pub fault: Fault,

@@ -9,6 +9,7 @@ use crate::selection::{CellPlan, Work};
 use mx_reference::Convention;
 use mx_vectors::plan::Batch;
 use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -33,14 +34,14 @@ pub struct Options {
 pub struct Findings {
     /// One entry per cell.
     pub cells: Vec<CellRecord>,
-    /// The first failures of each cell.
+    /// The first failure of each class in each cell.
     pub failures: Vec<Failure>,
+    /// Failed cases by class.
+    pub by_class: BTreeMap<&'static str, u64>,
     /// Faults.
     pub faults: Vec<FaultRecord>,
 }
 
-/// Failures kept of a cell; all are counted.
-const FAILURES_PER_CELL: usize = 3;
 /// Calls in a row that may fault before a backend is given up.
 const FAULTS_IN_A_ROW: usize = 3;
 /// Faults in all before a backend is given up.
@@ -107,6 +108,7 @@ pub fn run(
 struct Outcome {
     counts: Counts,
     suite: Vec<u8>,
+    by_class: BTreeMap<&'static str, u64>,
     failures: Vec<Failure>,
     faults: Vec<FaultRecord>,
 }
@@ -172,6 +174,10 @@ impl Queue<'_> {
                 Work::Blocks(batch) => {
                     let started = Instant::now();
                     self.bisect(backend, plan, batch, fault, started, &mut outcome)?;
+                    // One record for the batch: the case that was found, and how many went with it.
+                    if let Some(record) = outcome.faults.first_mut() {
+                        record.cases = outcome.counts.faulted;
+                    }
                 }
                 Work::Single { .. } => fault_all(&mut outcome, &question, fault),
             },
@@ -190,7 +196,10 @@ impl Queue<'_> {
         let failed = asked.failed_cases(cases);
         outcome.counts.failed += failed;
         outcome.counts.passed += cases - failed;
-        let failures = question.failures(asked, FAILURES_PER_CELL);
+        for (class, failed) in question.failed_by_class(&asked) {
+            *outcome.by_class.entry(class).or_default() += failed;
+        }
+        let failures = question.failures(asked);
         if self.options.judge == Judge::Native {
             for failure in failures.iter().filter(|f| f.1.kind == FailureKind::Mismatch) {
                 question.confirm(failure.0)?;
@@ -200,7 +209,8 @@ impl Queue<'_> {
         Ok(())
     }
 
-    /// Halves a faulting batch until a single block is left, or until the fault does not come back.
+    /// Halves a faulting batch until a single block is left that kills by itself. Where both halves fault the first is
+    /// searched and the other stands as it is.
     fn bisect(
         &self,
         backend: &mut dyn Backend,
@@ -211,35 +221,33 @@ impl Queue<'_> {
         outcome: &mut Outcome,
     ) -> Result<(), InternalError> {
         let whole = Work::Blocks(batch.clone());
-        let question = Question::new(&whole, &plan.prefix, self.options)?;
         let halves = match batch.halves() {
             Some(halves) if started.elapsed() < self.options.bisect_for => halves,
             _ => {
+                let question = Question::new(&whole, &plan.prefix, self.options)?;
                 fault_all(outcome, &question, fault);
                 return Ok(());
             }
         };
-        let mut answers = Vec::new();
-        for half in &halves {
+        let mut found = false;
+        for half in halves {
             let work = Work::Blocks(half.clone());
             let question = Question::new(&work, &plan.prefix, self.options)?;
-            answers.push(ask(backend, &question, false));
-        }
-        let faulty = answers.iter().filter(|answer| answer.is_err()).count();
-        if faulty != 1 {
-            // Every block kills it, or only their company does: there is no single culprit to find.
-            fault_all(outcome, &question, fault);
-            return Ok(());
-        }
-        for (half, answer) in halves.into_iter().zip(answers) {
-            match answer {
-                Ok(asked) => {
-                    let work = Work::Blocks(half);
-                    let question = Question::new(&work, &plan.prefix, self.options)?;
-                    self.judge(outcome, &question, asked)?;
+            match ask(backend, &question, false) {
+                Ok(asked) => self.judge(outcome, &question, asked)?,
+                Err(_) if found => outcome.counts.faulted += half.len(),
+                Err(fault) => {
+                    found = true;
+                    self.bisect(backend, plan, &half, fault, started, outcome)?;
                 }
-                Err(fault) => self.bisect(backend, plan, &half, fault, started, outcome)?,
             }
+        }
+        if !found {
+            // Only together do they kill: every block alone is right, but the call that was asked got no answer.
+            outcome.counts.faulted += 1;
+            outcome.counts.passed = outcome.counts.passed.saturating_sub(1);
+            let id = Some(whole.id(&plan.prefix, 0));
+            outcome.faults.push(FaultRecord { id, fault, cases: whole.cases() });
         }
         Ok(())
     }
@@ -262,24 +270,30 @@ fn collect(
     done: Vec<Option<Result<Outcome, InternalError>>>,
 ) -> Result<Findings, InternalError> {
     let mut findings = Findings::default();
+    let mut seen = BTreeSet::new();
     let mut outcomes = works.iter().zip(done).peekable();
     for (cell, plan) in plans.iter().enumerate() {
         let mut counts = Counts::default();
         let mut suite = Sha256::new();
-        let mut failures = Vec::new();
         while let Some(((_, work), outcome)) = outcomes.next_if(|((c, _), _)| *c == cell) {
             let outcome = outcome.unwrap_or_else(|| Ok(not_run(work)))?;
             counts.add(&outcome.counts);
             suite.update(&outcome.suite);
-            failures.extend(outcome.failures);
+            for (class, failed) in outcome.by_class {
+                *findings.by_class.entry(class).or_default() += failed;
+            }
+            for failure in outcome.failures {
+                let class = failure.id.split('#').next().map(str::to_owned).unwrap_or_default();
+                if seen.insert(class) {
+                    findings.failures.push(failure);
+                }
+            }
             findings.faults.extend(outcome.faults);
         }
-        failures.truncate(FAILURES_PER_CELL);
-        findings.failures.extend(failures);
         findings.cells.push(CellRecord {
             id: plan.prefix.clone(),
             verdict: counts.verdict(),
-            complete: plan.complete && counts.outside == 0,
+            complete: plan.complete,
             suite: crate::digest::hex(&suite.finalize()),
             counts,
         });

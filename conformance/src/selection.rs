@@ -108,6 +108,14 @@ impl Work {
         }
     }
 
+    /// The class of the case at an ordinal.
+    pub fn class(&self, ordinal: u64) -> &'static str {
+        match self {
+            Self::Blocks(batch) => batch.case(ordinal).map_or("", |(class, _)| class.name),
+            Self::Single { class, .. } => class.name,
+        }
+    }
+
     /// The id of the case at an ordinal.
     pub fn id(&self, prefix: &str, ordinal: u64) -> String {
         match self {

@@ -11,6 +11,15 @@ pub fn nearest(given: &str, names: &[&str]) -> String {
         .unwrap_or_default()
 }
 
+/// The name that `given` is a misspelling of: at most two letters off, and not itself a name.
+pub fn near_miss<'a>(given: &str, names: &[&'a str]) -> Option<&'a str> {
+    let distance = |name: &&str| strsim::damerau_levenshtein(given, name);
+    let name = names.iter().copied().min_by_key(distance)?;
+    // Short names resemble one another by chance.
+    let near = if name.len() > 4 { 2 } else { 1 };
+    (1..=near).contains(&distance(&name)).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::nearest;

@@ -65,7 +65,7 @@ fn an_adapter_that_lies_about_shapes_breaks_the_protocol() {
     let body = format!("header='{header}' data=ab\n{WRITE}");
     let (code, stdout, _) = certify(dir.path(), HELLO, &body, &[]);
     assert_eq!(code, 3, "{stdout}");
-    assert!(stdout.contains("output `elements`: expected U8 [100, 32], got U8 [1]"), "{stdout}");
+    assert!(stdout.contains("output `elements`: expected U8 [1, 32], got U8 [1]"), "{stdout}");
 }
 
 #[test]
@@ -157,4 +157,52 @@ fn a_run_in_which_nothing_ran_never_says_conformant() {
         assert_eq!(record["exit"], 4);
         assert!(!json.contains("conformant"), "{json}");
     }
+}
+
+#[rstest]
+#[case(r#""profiles":["e4m3/rceil"]"#, r#""profiles":["e4m3/rcei"]"#, "did you mean `e4m3/rceil`?")]
+#[case(r#""layouts""#, r#""layout""#, "did you mean `layouts`?")]
+fn a_misspelt_claim_is_a_fault(#[case] right: &str, #[case] wrong: &str, #[case] message: &str) {
+    let dir = TempDir::new().unwrap();
+    let (code, stdout, _) = certify(dir.path(), &HELLO.replace(right, wrong), "exit 1", &[]);
+    assert_eq!(code, 3, "{stdout}");
+    assert!(stdout.contains(message), "{stdout}");
+}
+
+#[test]
+fn a_selection_of_cases_gets_no_certificate() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    let (code, stdout, _) = mxcert(&["certify", FILTER, "--backend", "native", "--out", out]);
+    assert_eq!(code, 0, "{stdout}");
+    assert!(stdout.contains("in the cases selected, which does not certify"), "{stdout}");
+    let cell = "quantize/e4m3/rceil/f32/row";
+    mxcert(&["certify", cell, "--backend", "native", "--out", out]);
+    let written = |name: &str| dir.path().join("out").join(name).exists();
+    assert!(written("run.json") && written("certificate-native.json"));
+    std::fs::remove_file(dir.path().join("out/certificate-native.json")).unwrap();
+    mxcert(&["certify", FILTER, "--backend", "native", "--out", out]);
+    assert!(!written("certificate-native.json"));
+}
+
+#[test]
+fn the_digest_does_not_depend_on_threads_and_is_the_certificates() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let cell = "quantize/e4m3/*/bf16/row";
+    let digests: Vec<String> = ["1", "2"]
+        .map(|jobs| {
+            let args = ["certify", cell, "--backend", "native", "--jobs", jobs, "--out", out];
+            mxcert(&args);
+            let read = |name: &str| {
+                let text = std::fs::read_to_string(dir.path().join(name)).unwrap();
+                serde_json::from_str::<serde_json::Value>(&text).unwrap()
+            };
+            let certificate = read("certificate-native.json");
+            assert_eq!(certificate["digest"], read("run.json")["backends"][0]["digest"]);
+            certificate["digest"].to_string()
+        })
+        .into();
+    assert_eq!(digests[0], digests[1]);
 }

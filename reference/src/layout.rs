@@ -45,6 +45,28 @@ impl ScaleLayout {
         }
     }
 
+    /// The row and column whose scale lies at `offset`; `None` for padding and beyond the end.
+    pub const fn place(
+        self,
+        (rows, cols): (usize, usize),
+        offset: usize,
+    ) -> Option<(usize, usize)> {
+        if rows == 0 || cols == 0 {
+            return None;
+        }
+        let (r, c) = match self {
+            Self::Plain => (offset / cols, offset % cols),
+            Self::Transposed => (offset % rows, offset / rows),
+            Self::Blocked => {
+                let (tile, within) = (offset / 512, offset % 512);
+                let across = cols.div_ceil(4);
+                let r = tile / across * 128 + within % 16 / 4 * 32 + within / 16;
+                (r, tile % across * 4 + within % 4)
+            }
+        };
+        if r < rows && c < cols { Some((r, c)) } else { None }
+    }
+
     /// Brings plain scales into this layout; padding of the blocked layout is zero.
     ///
     /// # Errors
@@ -126,6 +148,12 @@ mod tests {
         let arranged = layout.arrange(shape, &plain).unwrap();
         assert_eq!(arranged.len(), layout.len(shape.0, shape.1).unwrap());
         assert_eq!(layout.restore(shape, &arranged).unwrap(), plain);
+        let places: Vec<_> =
+            (0..arranged.len() + 5).filter_map(|i| layout.place(shape, i)).collect();
+        assert_eq!(places.len(), plain.len());
+        for (r, c) in places {
+            assert_eq!(layout.place(shape, layout.offset(shape, r, c)), Some((r, c)));
+        }
     }
 
     #[test]

@@ -94,8 +94,10 @@ impl ScaleMode {
                             InfinityScale::Nan => Overflow::Propagate,
                             _ => Overflow::Saturate,
                         };
-                        let reciprocal = element.reciprocal_of_max();
-                        rceil_product(significand, exponent, reciprocal, overflow)
+                        // Up to a power of two: PTX `cvt.rp{.satfinite}.ue8m0x2.f32`. Only MXINT8, whose max is below
+                        // 2, has finite amaxes above max × 2^127.
+                        let q = F32.decode(rceil_quotient(amax, element.reciprocal_of_max()));
+                        E8M0.encode(q, Rounding::Up, overflow) as u8
                     }
                     RceilRule::CeilLog2 => log2::rceil_ceil_log2(significand, exponent, element),
                 },
@@ -137,17 +139,19 @@ const fn clamp(exponent: i32) -> u8 {
     }
 }
 
-/// The f32 product of the amax and f32(1/max), rounded up to a power of two: PTX `mul.rn.f32`, then
-/// `cvt.rp{.satfinite}.ue8m0x2.f32`. Only MXINT8, whose max is below 2, has finite amaxes above max × 2^127.
+/// RCEIL's quotient: the f32 product of a finite amax and f32(1/max), as bits (PTX `mul.rn.f32`).
 #[inline]
-const fn rceil_product(significand: u64, exponent: i32, reciprocal: u32, overflow: Overflow) -> u8 {
-    let Magnitude::Finite { significand: r, exponent: re } = F32.decode(reciprocal).magnitude
-    else {
-        return 0;
-    };
-    let exact = Number::finite(false, significand * r, exponent + re);
-    let q = F32.decode(F32.encode(exact, Rounding::NearestEven, Overflow::Propagate));
-    E8M0.encode(q, Rounding::Up, overflow) as u8
+pub const fn rceil_quotient(amax: Number, reciprocal: u32) -> u32 {
+    match (amax.magnitude, F32.decode(reciprocal).magnitude) {
+        (
+            Magnitude::Finite { significand: a, exponent: ae },
+            Magnitude::Finite { significand: r, exponent: re },
+        ) => {
+            let exact = Number::finite(false, a * r, ae + re);
+            F32.encode(exact, Rounding::NearestEven, Overflow::Propagate)
+        }
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,13 @@ impl Process {
         let pipe = Pipe::spawn(&self.argv)?;
         self.pipe = Some(pipe);
         let line = self.exchange(&json!({ "mxcert": PROTOCOL, "op": "hello" }))?;
-        let hello: Hello = self.parse(&line, "an answer to hello with at least `name`")?;
+        let expected = "an answer to hello with at least `name`";
+        let hello: Hello = self.parse(&line, expected)?;
+        let keys: Map<String, Value> = self.parse(&line, expected)?;
+        let keys: Vec<&str> = keys.keys().map(String::as_str).collect();
+        if let Some(typo) = hello.capabilities.misspelt(&keys) {
+            return Err(self.protocol(format!("{typo} in the answer to hello")));
+        }
         let (rows, cols) = hello.capabilities.multiple.unwrap_or((1, 1));
         if rows == 0 || cols == 0 || rows.max(cols) > LARGEST_MULTIPLE {
             let what = format!(

@@ -18,6 +18,16 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
     if to_stdout > 1 {
         return Err(usage("only one report can go to standard output"));
     }
+    for path in targets.into_iter().flatten().filter(|path| !is_stdout(Some(path))) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(usage(format!(
+                "cannot write {}: {} is no folder",
+                path.display(),
+                folder.display()
+            )));
+        }
+    }
     if let Some(dir) = &args.out {
         fs::create_dir_all(dir)
             .map_err(|e| usage(format!("cannot create {}: {e}", dir.display())))?;
@@ -54,8 +64,11 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
     }
     if let Some(dir) = &args.out {
         for (i, backend) in run.backends.iter().enumerate() {
-            if let Some(certificate) = Certificate::of(&run, backend) {
-                let name = file_name(i, &certificate.statement.backend.name);
+            if let Some(certificate) = Certificate::of(request.convention, request.level, backend) {
+                let name = file_name(
+                    i,
+                    certificate.statement.backend.as_ref().map_or("backend", |b| &b.name),
+                );
                 let path = dir.join(format!("certificate-{name}.json"));
                 write(&path, &json(&certificate)?)?;
             }

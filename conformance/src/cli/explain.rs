@@ -18,8 +18,13 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let digits = |word: &str| word.trim_start_matches("0x").trim_start_matches("0X").len();
     let float = match args.dtype {
         Some(float) => float,
-        None if words.iter().all(|word| digits(word) <= 4) => Float::Bf16,
-        None => Float::F32,
+        None if words.iter().all(|word| digits(word) == 4) => Float::Bf16,
+        None if words.iter().all(|word| digits(word) == 8) => Float::F32,
+        None => {
+            return Err(usage(
+                "say what the bits are with --dtype f32|bf16|f16, or write all digits: 8 for f32, 4 for bf16",
+            ));
+        }
     };
     let mut bits = Vec::new();
     for word in words {
@@ -30,7 +35,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
                 let width = float.format().bits / 4;
                 let name = float.name();
                 return Err(usage(format!(
-                    "`{word}` is not the bits of an {name}: up to {width} hexadecimal digits"
+                    "`{word}` are no {name} bits: up to {width} hexadecimal digits"
                 )));
             }
         }

@@ -9,7 +9,7 @@ mod list;
 mod repro;
 mod vectors;
 
-use crate::args_error::UsageError;
+use crate::usage_error::UsageError;
 use args::{Cli, Command};
 use mx_conformance::verdict::Exit;
 

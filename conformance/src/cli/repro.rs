@@ -54,7 +54,7 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
         match ask(backend.as_mut(), &question, true) {
             Ok(asked) if asked.is_clean() => (Verdict::Conformant, Exit::Conformant),
             Ok(asked) => {
-                for (_, failure) in question.failures(asked, 1) {
+                if let Some(failure) = question.first_failure(asked) {
                     render_failure(&mut text, &failure)?;
                 }
                 (Verdict::NonConformant, Exit::NonConformant)

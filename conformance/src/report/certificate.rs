@@ -2,8 +2,10 @@
 
 use crate::backend::Identity;
 use crate::digest;
-use crate::record::{BackendRecord, RunRecord};
+use crate::record::{BackendRecord, CellRecord};
 use crate::verdict::Verdict;
+use mx_reference::Convention;
+use mx_vectors::Level;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -28,8 +30,8 @@ pub struct Certificate {
 pub struct Statement {
     /// The version of mxcert.
     pub mxcert: String,
-    /// The backend, its artifact digest included.
-    pub backend: Identity,
+    /// The backend, its artifact digest included; absent if it never said who it is.
+    pub backend: Option<Identity>,
     /// The convention.
     pub convention: String,
     /// The level.
@@ -56,35 +58,53 @@ pub struct Cell {
     pub passed: u64,
     /// Cases that failed.
     pub failed: u64,
+    /// Cases without a proper answer.
+    pub faulted: u64,
+    /// Cases whose shapes lie outside what the backend claims.
+    pub outside: u64,
+}
+
+impl Statement {
+    /// The statement of a backend.
+    pub fn of(convention: &Convention, level: Level, backend: &BackendRecord) -> Self {
+        let cell = |cell: &CellRecord| Cell {
+            id: cell.id.clone(),
+            verdict: cell.verdict,
+            complete: cell.complete,
+            suite: cell.suite.clone(),
+            passed: cell.counts.passed,
+            failed: cell.counts.failed,
+            faulted: cell.counts.faulted + cell.counts.not_run,
+            outside: cell.counts.outside,
+        };
+        Self {
+            mxcert: env!("CARGO_PKG_VERSION").to_owned(),
+            backend: backend.identity.clone(),
+            convention: convention.name.to_owned(),
+            level: level.name().to_owned(),
+            verdict: backend.verdict,
+            cells: backend.cells.iter().map(cell).collect(),
+        }
+    }
+
+    /// SHA-256 of the statement as compact JSON.
+    pub fn digest(&self) -> String {
+        // Plain data structs always serialise.
+        let body = serde_json::to_vec(self).unwrap_or_default();
+        digest::hex(&Sha256::digest(&body))
+    }
 }
 
 impl Certificate {
-    /// The certificate of a backend; `None` where the level does not certify or nothing was established.
-    pub fn of(run: &RunRecord, backend: &BackendRecord) -> Option<Self> {
-        if !run.certifies || backend.verdict == Verdict::NotEstablished {
+    /// The certificate of a backend; `None` where the level does not certify, a filter left cases of a cell out, or nothing
+    /// was established.
+    pub fn of(convention: &Convention, level: Level, backend: &BackendRecord) -> Option<Self> {
+        let whole = backend.cells.iter().all(|cell| cell.complete);
+        if level == Level::Smoke || !whole || backend.verdict == Verdict::NotEstablished {
             return None;
         }
-        let statement = Statement {
-            mxcert: run.mxcert.clone(),
-            backend: backend.identity.clone()?,
-            convention: run.convention.clone(),
-            level: run.level.clone(),
-            verdict: backend.verdict,
-            cells: backend
-                .cells
-                .iter()
-                .map(|cell| Cell {
-                    id: cell.id.clone(),
-                    verdict: cell.verdict,
-                    complete: cell.complete,
-                    suite: cell.suite.clone(),
-                    passed: cell.counts.passed,
-                    failed: cell.counts.failed,
-                })
-                .collect(),
-        };
-        let body = serde_json::to_vec(&statement).ok()?;
-        let digest = digest::hex(&Sha256::digest(&body));
+        let statement = Statement::of(convention, level, backend);
+        let digest = statement.digest();
         Some(Self { schema: SCHEMA.to_owned(), statement, digest })
     }
 }

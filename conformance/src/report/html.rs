@@ -48,6 +48,14 @@ fn section(backend: &BackendRecord) -> Markup {
         @for fault in &backend.faults {
             p { "Fault at " code { (fault.id.as_deref().unwrap_or("start")) } ": " (fault.fault) }
         }
+        @if !backend.failed_by_class.is_empty() {
+            table {
+                tr { th { "class" } th { "failed" } }
+                @for (class, failed) in &backend.failed_by_class {
+                    tr { td { (class) } td.n { (failed) } }
+                }
+            }
+        }
         @for failure in &backend.failures {
             details {
                 summary { code { (failure.id) } ": " (failure.message) }
@@ -56,7 +64,7 @@ fn section(backend: &BackendRecord) -> Markup {
                     @for site in &failure.sites {
                         tr {
                             td { (site.tensor) }
-                            td.n { (site.at) }
+                            td { (site.place) }
                             td { code { (site.expected) } }
                             td { code { (site.got) } }
                         }

@@ -54,6 +54,9 @@ fn why(backend: &BackendRecord, cell: &CellRecord) -> String {
                 failure.id
             )
         }
-        None => cell.verdict.word().to_owned(),
+        None => match backend.faults.first() {
+            Some(fault) => format!("{}: {}", cell.verdict.word(), fault.fault),
+            None => format!("{}: {}", cell.verdict.word(), backend.reason),
+        },
     }
 }

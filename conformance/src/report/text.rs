@@ -3,9 +3,11 @@
 use crate::record::{BackendRecord, Failure, RunRecord};
 use crate::verdict::Verdict;
 use anstyle::{AnsiColor, Style};
+use mx_vectors::classes;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Failures shown of a backend; the record has more.
+/// Failures and faults shown of a backend; the record has more.
 const SHOWN: usize = 5;
 
 /// The whole report.
@@ -35,48 +37,91 @@ pub const fn style(verdict: Verdict) -> Style {
 
 fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -> std::fmt::Result {
     let style = style(backend.verdict);
-    let scope = if run.certifies { "" } else { " at smoke, which does not certify" };
+    let partial = backend.cells.iter().filter(|cell| !cell.complete).count();
+    let scope = match (backend.verdict, run.certifies, partial) {
+        (Verdict::Conformant, false, _) => " at smoke, which does not certify",
+        (Verdict::Conformant, true, 1..) => " in the cases selected, which does not certify",
+        _ => "",
+    };
     let word = backend.verdict.word();
     writeln!(text, "{}: {style}{word}{style:#}{scope}: {}", backend.spec, backend.reason)?;
     let Some(identity) = &backend.identity else { return Ok(()) };
     let artifact = identity.artifact.as_deref().unwrap_or("artifact not stated");
     writeln!(text, "  {} {} ({artifact})", identity.name, identity.version)?;
     let counts = backend.counts;
-    writeln!(
-        text,
-        "  convention {}, level {}; {} passed, {} failed, {} faulted, {} not run, {} outside its claim; {} elements in {:.1} s",
-        run.convention,
-        run.level,
-        counts.passed,
-        counts.failed,
-        counts.faulted,
-        counts.not_run,
-        counts.outside,
-        counts.elements,
-        backend.seconds,
-    )?;
-    let partial = backend.cells.iter().filter(|cell| !cell.complete).count();
-    if partial > 0 {
-        writeln!(text, "  {partial} of {} cells were asked only in part", backend.cells.len())?;
-    }
-    writeln!(text, "  judged by {}, verdict digest {}", backend.judge, &backend.digest[..16])?;
-    for fault in &backend.faults {
-        let id = fault.id.as_deref().unwrap_or("start");
-        writeln!(text, "  fault at {id} ({} cases): {}", fault.cases, fault.fault)?;
-    }
-    for failure in backend.failures.iter().take(SHOWN) {
-        render_failure(text, failure)?;
-    }
-    if let Some(first) = backend.failures.first() {
-        let more = backend.failures.len().saturating_sub(SHOWN);
-        if more > 0 {
-            writeln!(text, "  and {more} more in the run record (--json)")?;
+    write!(text, "  convention {}, level {}; {} passed", run.convention, run.level, counts.passed)?;
+    for (n, what) in [
+        (counts.failed, "failed"),
+        (counts.faulted, "without an answer"),
+        (counts.not_run, "not run"),
+        (counts.outside, "of shapes outside its claim"),
+    ] {
+        if n > 0 {
+            write!(text, ", {n} {what}")?;
         }
-        let quoted = shell_words::quote(&backend.spec);
+    }
+    writeln!(text, "; {} elements in {:.1} s", counts.elements, backend.seconds)?;
+    if partial > 0 {
         writeln!(
             text,
-            "  reproduce: mxcert repro '{}' --backend {quoted} --convention {}",
-            first.id, run.convention
+            "  the filters left out cases of {partial} of {} cells",
+            backend.cells.len()
+        )?;
+    }
+    writeln!(text, "  judged by {}, digest {}", backend.judge, &backend.digest[..16])?;
+    for fault in backend.faults.iter().take(SHOWN) {
+        let id = fault.id.as_deref().unwrap_or("start");
+        let together =
+            if fault.cases > 1 { format!(" and {} more", fault.cases - 1) } else { String::new() };
+        writeln!(text, "  fault at {id}{together}: {}", fault.fault)?;
+    }
+    let more = backend.faults.len().saturating_sub(SHOWN);
+    if more > 0 {
+        writeln!(text, "  and {more} more faults in the run record (--json)")?;
+    }
+    render_failures(text, run, backend)
+}
+
+/// Which classes failed, and one failure of each.
+fn render_failures(
+    text: &mut String,
+    run: &RunRecord,
+    backend: &BackendRecord,
+) -> std::fmt::Result {
+    if backend.failures.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "  failed cases by vector class:")?;
+    for (name, failed) in &backend.failed_by_class {
+        let aim =
+            classes::ALL.iter().find(|class| class.name == name).map_or("", |class| class.aim);
+        writeln!(text, "    {failed:>7} {name}: {aim}")?;
+    }
+    let mut seen = BTreeSet::new();
+    let class =
+        |id: &str| id.rsplit('/').next().and_then(|end| end.split('#').next()).map(str::to_owned);
+    let shown: Vec<&Failure> = backend
+        .failures
+        .iter()
+        .filter(|failure| seen.insert(class(&failure.id)))
+        .take(SHOWN)
+        .collect();
+    for failure in &shown {
+        render_failure(text, failure)?;
+    }
+    let more = backend.failures.len() - shown.len();
+    if more > 0 {
+        writeln!(
+            text,
+            "  and {more} more, the first of each class in each cell, in the run record (--json)"
+        )?;
+    }
+    if let Some(first) = shown.first() {
+        let (id, convention) = (&first.id, &run.convention);
+        let spec = shell_words::quote(&backend.spec);
+        writeln!(
+            text,
+            "  reproduce: mxcert repro '{id}' --backend {spec} --convention {convention}"
         )?;
     }
     Ok(())
@@ -89,11 +134,8 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
 pub fn render_failure(text: &mut String, failure: &Failure) -> std::fmt::Result {
     writeln!(text, "  FAIL {}: {}", failure.id, failure.message)?;
     for site in &failure.sites {
-        let what = match site.tensor.as_str() {
-            "scales" => format!("scale [{}]", site.at),
-            other => format!("{other} [{}]", site.at),
-        };
-        writeln!(text, "       {what:<16} want {:<8} got {}", site.expected, site.got)?;
+        let what = format!("{}: {}", site.tensor, site.place);
+        writeln!(text, "       {what:<24} want {:<8} got {}", site.expected, site.got)?;
     }
     Ok(())
 }
