@@ -46,9 +46,12 @@ impl Asked {
         Self { elements: 0, by_case: BTreeMap::new(), whole: Some((kind, message)) }
     }
 
-    /// How many of `cases` cases failed.
-    pub fn failed_cases(&self, cases: u64) -> u64 {
-        if self.whole.is_some() { cases } else { self.by_case.len() as u64 }
+    /// Which of `cases` cases failed.
+    pub fn failed_cases(&self, cases: u64) -> BTreeSet<u64> {
+        match self.whole {
+            Some(_) => (0..cases).collect(),
+            None => self.by_case.keys().copied().collect(),
+        }
     }
 
     /// True if everything was right.
@@ -67,6 +70,15 @@ impl<'a> Question<'a> {
             Work::Blocks(batch) => batch.blocks(),
             Work::Single { .. } => Vec::new(),
         };
+        Self::with_blocks(work, prefix, options, blocks)
+    }
+
+    fn with_blocks(
+        work: &'a Work,
+        prefix: &'a str,
+        options: Options,
+        blocks: Vec<Block>,
+    ) -> Result<Self, InternalError> {
         let call = match work {
             Work::Blocks(batch) => batch.lay(&blocks),
             Work::Single { op, class, n } => match class.source {
@@ -97,6 +109,25 @@ impl<'a> Question<'a> {
     /// The right outputs.
     pub const fn expected(&self) -> &Tensors {
         &self.expected
+    }
+
+    /// The same cases laid several side by side, where they can be.
+    pub fn wide_work(&self) -> Option<Work> {
+        match self.work {
+            Work::Blocks(batch) => batch.widened().map(Work::Blocks),
+            Work::Single { .. } => None,
+        }
+    }
+
+    /// The question that such a work asks.
+    ///
+    /// # Errors
+    /// As [`Question::new`].
+    pub fn widened<'b>(&self, work: &'b Work) -> Result<Question<'b>, InternalError>
+    where
+        'a: 'b,
+    {
+        Question::with_blocks(work, self.prefix, self.options, self.blocks.clone())
     }
 
     /// Whether the input is a strided view.
@@ -162,14 +193,10 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Failed cases by class.
-    pub fn failed_by_class(&self, asked: &Asked) -> BTreeMap<&'static str, u64> {
+    /// How many of these cases belong to which class.
+    pub fn by_class(&self, failed: &BTreeSet<u64>) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
-        let failed: Vec<u64> = match asked.whole {
-            Some(_) => (0..self.cases()).collect(),
-            None => asked.by_case.keys().copied().collect(),
-        };
-        for ordinal in failed {
+        for &ordinal in failed {
             *counts.entry(self.work.class(ordinal)).or_default() += 1;
         }
         counts

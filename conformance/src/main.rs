@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let exit = match cli::run(cli) {
         Ok(exit) => exit,
         Err(error) => {
-            anstream::eprintln!("error: {error:#}");
+            mx_conformance::progress::say!("error: {error:#}");
             if error.is::<UsageError>() { Exit::Usage } else { Exit::Internal }
         }
     };

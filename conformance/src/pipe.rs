@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,12 +30,13 @@ pub enum Event {
     Silence,
 }
 
-/// A running child; dropping it ends it and everything that it started.
+/// A running child; dropping it ends it and everything in its process group.
 #[derive(Debug)]
 pub struct Pipe {
     child: Child,
-    stdin: Option<ChildStdin>,
+    requests: Option<Sender<String>>,
     lines: Receiver<Event>,
+    early: Option<Event>,
     stderr: Arc<Mutex<VecDeque<u8>>>,
 }
 
@@ -59,7 +60,10 @@ impl Pipe {
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(fault("its standard streams could not be opened".to_owned()));
         };
+        // A child that does not read fills its pipe; only this thread waits for it.
+        let (requests, queue) = channel::<String>();
         let stdin = child.stdin.take();
+        std::thread::spawn(move || write_lines(stdin, &queue));
         // A bound keeps a program that prints without end from filling memory.
         let (sender, lines) = sync_channel(16);
         std::thread::spawn(move || {
@@ -75,22 +79,30 @@ impl Pipe {
         let tail = Arc::new(Mutex::new(VecDeque::new()));
         let kept = Arc::clone(&tail);
         std::thread::spawn(move || keep_tail(stderr, &kept));
-        Ok(Self { child, stdin, lines, stderr: tail })
+        Ok(Self { child, requests: Some(requests), lines, early: None, stderr: tail })
     }
 
-    /// Sends a line.
-    ///
-    /// # Errors
-    /// If the child no longer reads.
-    pub fn send(&mut self, line: &str) -> std::io::Result<()> {
-        let Some(stdin) = &mut self.stdin else { return Ok(()) };
-        stdin.write_all(line.as_bytes())?;
-        stdin.write_all(b"\n")?;
-        stdin.flush()
+    /// Sends a line, without waiting for the child to read it.
+    pub fn send(&mut self, line: String) {
+        if let Some(requests) = &self.requests {
+            // A child that has ended is noticed where its answer is waited for.
+            let _ = requests.send(line);
+        }
+    }
+
+    /// Whether a line has come that nobody asked for.
+    pub fn has_spoken(&mut self) -> bool {
+        if self.early.is_none() {
+            self.early = self.lines.try_recv().ok();
+        }
+        matches!(self.early, Some(Event::Line(_) | Event::TooLong(_)))
     }
 
     /// Waits for a line.
     pub fn receive(&mut self, deadline: Duration) -> Event {
+        if let Some(event) = self.early.take() {
+            return event;
+        }
         match self.lines.recv_timeout(deadline) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout) => Event::Silence,
@@ -125,10 +137,9 @@ impl Pipe {
     }
 
     /// Says goodbye and gives the child a moment to end.
-    pub fn goodbye(&mut self, line: &str) {
-        // A child that no longer reads needs no goodbye.
-        let _ = self.send(line);
-        self.stdin = None;
+    pub fn goodbye(&mut self, line: String) {
+        self.send(line);
+        self.requests = None;
         self.wait_for(GRACE);
     }
 
@@ -165,6 +176,17 @@ fn read_line(reader: &mut impl BufRead) -> Event {
         Ok(n) if n as u64 == LONGEST_LINE => Event::TooLong(LONGEST_LINE),
         // A last line without an end, cut off when the child died.
         Ok(_) => Event::Ended,
+    }
+}
+
+/// Writes lines until there are no more, or nobody reads them; then the child sees the end of its input.
+fn write_lines(stdin: Option<ChildStdin>, queue: &Receiver<String>) {
+    let Some(mut stdin) = stdin else { return };
+    for mut line in queue {
+        line.push('\n');
+        if stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()).is_err() {
+            return;
+        }
     }
 }
 

@@ -6,6 +6,20 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// Prints a line to standard error (with `@` first, without its end). Where nobody can read it, it is not worth failing for.
+#[macro_export]
+macro_rules! say {
+    (@ $($arguments:tt)*) => {{
+        use std::io::Write;
+        let _ = write!(anstream::stderr(), $($arguments)*);
+    }};
+    ($($arguments:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(anstream::stderr(), $($arguments)*);
+    }};
+}
+pub use say;
+
 /// Hears how far a run is.
 pub trait Progress: Sync {
     /// Some cases are done.
@@ -83,7 +97,7 @@ impl Progress for Meter {
             state.said = Instant::now();
             let share = state.done as f64 / self.total.max(1) as f64;
             let left = Duration::from_secs_f64(elapsed * (1.0 - share).max(0.0) / share.max(1e-9));
-            anstream::eprintln!(
+            say!(
                 "[{elapsed:>4.0}s {:>3.0}%] {} {cell}  {rate:.0} M elements/s  eta {}  fail {failed}",
                 100.0 * share,
                 self.name,

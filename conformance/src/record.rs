@@ -95,7 +95,7 @@ impl Counts {
     pub const fn verdict(&self) -> Verdict {
         if self.failed > 0 {
             Verdict::NonConformant
-        } else if self.faulted > 0 || self.not_run > 0 || self.passed == 0 {
+        } else if self.faulted > 0 || self.not_run > 0 || self.passed == 0 || self.elements == 0 {
             Verdict::NotEstablished
         } else {
             Verdict::Conformant

@@ -109,6 +109,7 @@ struct Outcome {
     counts: Counts,
     suite: Vec<u8>,
     by_class: BTreeMap<&'static str, u64>,
+    failed: BTreeSet<u64>,
     failures: Vec<Failure>,
     faults: Vec<FaultRecord>,
 }
@@ -169,7 +170,18 @@ impl Queue<'_> {
         outcome.suite = question.suite();
         let repeat = index.is_multiple_of(self.options.repeat_every);
         match ask(backend, &question, repeat) {
-            Ok(asked) => self.judge(&mut outcome, &question, asked)?,
+            Ok(asked) => {
+                let wide_work = question.wide_work().filter(|_| repeat);
+                let wide = match &wide_work {
+                    Some(work) => Some(question.widened(work)?),
+                    None => None,
+                };
+                let answers = wide.as_ref().map(|wide| ask(backend, wide, false));
+                self.judge(&mut outcome, &question, asked)?;
+                if let (Some(wide), Some(answer)) = (&wide, answers) {
+                    self.judge_again(&mut outcome, wide, answer)?;
+                }
+            }
             Err(fault) => match work {
                 Work::Blocks(batch) => {
                     let started = Instant::now();
@@ -191,14 +203,52 @@ impl Queue<'_> {
         question: &Question<'_>,
         asked: Asked,
     ) -> Result<(), InternalError> {
+        let failed = asked.failed_cases(question.cases());
+        outcome.counts.passed += question.cases() - failed.len() as u64;
+        self.record(outcome, question, asked, failed)
+    }
+
+    /// Takes the answer to the same cases in a wide tensor: what fails only there has not passed.
+    fn judge_again(
+        &self,
+        outcome: &mut Outcome,
+        wide: &Question<'_>,
+        answer: Result<Asked, Fault>,
+    ) -> Result<(), InternalError> {
+        match answer {
+            Ok(asked) => {
+                let mut failed = asked.failed_cases(wide.cases());
+                failed.retain(|ordinal| !outcome.failed.contains(ordinal));
+                outcome.counts.passed = outcome.counts.passed.saturating_sub(failed.len() as u64);
+                self.record(outcome, wide, asked, failed)
+            }
+            Err(fault) => {
+                // The cases have passed one by one; the call that faulted is one that has not.
+                outcome.counts.passed = outcome.counts.passed.saturating_sub(1);
+                outcome.counts.faulted += 1;
+                outcome.faults.push(FaultRecord {
+                    id: Some(wide.id(0)),
+                    fault,
+                    cases: wide.cases(),
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn record(
+        &self,
+        outcome: &mut Outcome,
+        question: &Question<'_>,
+        asked: Asked,
+        failed: BTreeSet<u64>,
+    ) -> Result<(), InternalError> {
         outcome.counts.elements += asked.elements;
-        let cases = question.cases();
-        let failed = asked.failed_cases(cases);
-        outcome.counts.failed += failed;
-        outcome.counts.passed += cases - failed;
-        for (class, failed) in question.failed_by_class(&asked) {
+        outcome.counts.failed += failed.len() as u64;
+        for (class, failed) in question.by_class(&failed) {
             *outcome.by_class.entry(class).or_default() += failed;
         }
+        outcome.failed.extend(failed);
         let failures = question.failures(asked);
         if self.options.judge == Judge::Native {
             for failure in failures.iter().filter(|f| f.1.kind == FailureKind::Mismatch) {

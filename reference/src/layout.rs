@@ -79,6 +79,9 @@ impl ScaleLayout {
         let length = expect("plain scales", Self::Plain.len(rows, cols), plain.len())
             .and(Ok(self.len(rows, cols).unwrap_or(0)))?;
         let mut out = vec![0; length];
+        if plain.is_empty() {
+            return Ok(out);
+        }
         for r in 0..rows {
             for c in 0..cols {
                 out[self.offset((rows, cols), r, c)] = plain[r * cols + c];
@@ -97,6 +100,9 @@ impl ScaleLayout {
         arranged: &[u8],
     ) -> Result<Vec<u8>, ShapeError> {
         expect("arranged scales", self.len(rows, cols), arranged.len())?;
+        if rows == 0 || cols == 0 {
+            return Ok(Vec::new());
+        }
         let mut out = Vec::with_capacity(rows.saturating_mul(cols).min(arranged.len()));
         for r in 0..rows {
             out.extend((0..cols).map(|c| arranged[self.offset((rows, cols), r, c)]));
@@ -158,6 +164,8 @@ mod tests {
 
     #[test]
     fn padding_is_zero() {
+        // A side of 0 makes the other free: nothing may walk it.
+        assert_eq!(ScaleLayout::Blocked.arrange((usize::MAX / 1024, 0), &[]), Ok(vec![]));
         let arranged = ScaleLayout::Blocked.arrange((1, 1), &[0xff]).unwrap();
         assert_eq!(arranged.iter().filter(|&&b| b != 0).count(), 1);
         assert_eq!(arranged.len(), 512);

@@ -163,6 +163,7 @@ pub fn arrange_scales(
             let shape = (done.scale_rows, done.scale_cols);
             Ok((layout.arrange(shape, &done.scales)?, vec![shape.1, shape.0]))
         }
+        ScaleLayout::Blocked if done.scales.is_empty() => Ok((Vec::new(), vec![0])),
         ScaleLayout::Blocked => {
             let rows = (0..done.rows).map(|r| r / block.rows() * done.scale_cols);
             let plain: Vec<u8> = rows

@@ -129,6 +129,18 @@ const fn odd(x: Number) -> Number {
     }
 }
 
+/// A quarter of the value, sign kept; zero for NaN, infinity and what lies near the bottom of the range. No lane of a
+/// quieter copy of a block reaches the block's amax.
+pub const fn quieter(input: Float, bits: u32) -> u32 {
+    let magnitude = magnitude(input, bits);
+    let quarter = 2 << input.format().mantissa_bits;
+    if magnitude >= infinity(input) || magnitude < 2 * quarter {
+        bits - magnitude
+    } else {
+        bits - quarter
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! From cells and classes to calls: which cases, and how block cases share a tensor.
 
+use crate::bits::quieter;
 use crate::class::{Block, Call, Class, LANES, Level, Source};
 use crate::op::{Float, Op, Quantize};
 use crate::tensor::{Data, Tensor, Tensors};
@@ -37,6 +38,9 @@ pub struct Place {
     pub lane: Option<usize>,
 }
 
+/// Elements along the axis of a widened batch, at least.
+const WIDE: usize = 128;
+
 /// Block cases thin out to this many tiles a class, since a tile has 32 times the elements.
 const TILES: u64 = 24;
 
@@ -65,6 +69,14 @@ impl Batch {
             ordinal -= run.count;
         }
         None
+    }
+
+    /// The row of a tile that holds the block of a case; the others hold quieter copies of it, so that amax, NaN and infinity
+    /// sit in one row alone. It follows from the case's number, so a case alone has the same tile.
+    fn loud_row(&self, ordinal: u64) -> usize {
+        let n = self.case(ordinal).map_or(0, |(_, n)| n as usize);
+        // Tiles thin out by steps that share factors with 32; mixing spreads them over all rows.
+        (n ^ (n / 32) ^ (n / 1024)) % self.op.block.rows()
     }
 
     /// Blocks down and across in the code space (that of `elements`): enough for every case, and a multiple of what
@@ -97,15 +109,15 @@ impl Batch {
         let (rows, cols) = self.code_shape();
         let (down, across) = self.grid();
         let mut codes = vec![0u32; rows * cols];
-        let mut cases = blocks.iter().cycle();
         let tile = self.op.block.rows();
         for br in 0..down {
             for bc in 0..across {
-                let Some(block) = cases.next() else { continue };
+                let Some(block) = blocks.get(self.ordinal(br, bc) as usize) else { continue };
+                let loud = self.loud_row(self.ordinal(br, bc));
                 for i in 0..tile {
                     let start = (br * tile + i) * cols + bc * LANES;
-                    for (lane, bits) in codes[start..start + LANES].iter_mut().enumerate() {
-                        *bits = block[(lane + i) % LANES];
+                    for (bits, &lane) in codes[start..start + LANES].iter_mut().zip(block) {
+                        *bits = if i == loud { lane } else { quieter(self.op.input, lane) };
                     }
                 }
             }
@@ -141,9 +153,8 @@ impl Batch {
     pub fn place_of_code(&self, index: usize) -> Place {
         let cols = self.code_shape().1;
         let (r, c) = (index / cols, index % cols);
-        let tile = self.op.block.rows();
-        let lane = (c % LANES + r % tile) % LANES;
-        Place { case: self.ordinal(r / tile, c / LANES), lane: Some(lane) }
+        let case = self.ordinal(r / self.op.block.rows(), c / LANES);
+        Place { case, lane: Some(c % LANES) }
     }
 
     /// Which case an element of plain `scales` belongs to.
@@ -166,6 +177,23 @@ impl Batch {
     fn ordinal(&self, block_row: usize, block_col: usize) -> u64 {
         let (_, across) = self.grid();
         (block_row * across + block_col) as u64 % self.len().max(1)
+    }
+
+    /// The same cases with several blocks side by side along the axis, for a second call: a kernel may have other paths for
+    /// wide tensors. `None` for tiles.
+    #[must_use]
+    pub fn widened(&self) -> Option<Self> {
+        if self.op.block == BlockShape::TILE {
+            return None;
+        }
+        let wider =
+            |length: usize| if length < WIDE { lcm(length.max(1), WIDE) } else { 2 * length };
+        let (rows, cols) = self.multiple;
+        let multiple = match self.op.axis {
+            Axis::Row => (rows, wider(cols)),
+            Axis::Col => (wider(rows), cols),
+        };
+        Some(Self { multiple, ..self.clone() })
     }
 
     /// The batch of one of its cases alone.
@@ -266,7 +294,9 @@ mod tests {
             let place = batch.place_of_code(index);
             let (_, n) = batch.case(place.case).unwrap();
             let bits = input_bits(&op, &call.inputs["input"], index / cols, index % cols);
-            assert_eq!(bits, (n as u32) << 8 | place.lane.unwrap() as u32);
+            let own = (n as u32) << 8 | place.lane.unwrap() as u32;
+            let loud = index / cols % block.rows() == batch.loud_row(place.case);
+            assert_eq!(bits, if loud { own } else { quieter(Float::F32, own) });
         }
         let scales = expected["scales"].data.len();
         assert_eq!(batch.place_of_scale(scales - 1).case, (scales as u64 - 1) % 7);
@@ -274,6 +304,14 @@ mod tests {
             for index in batch.code_ranges(case).flatten() {
                 assert_eq!(batch.place_of_code(index).case, case);
             }
+        }
+        let wide = batch.widened();
+        assert_eq!(wide.is_some(), block != BlockShape::TILE);
+        if let Some(wide) = wide {
+            let call = wide.call();
+            let expected = answer(&call.op, &PROPAGATE, &call.inputs).unwrap();
+            assert!(expected["elements"].shape[1] >= 128);
+            assert_eq!(wide.place_of_scale(6), batch.place_of_scale(6));
         }
         let [a, b] = batch.halves().unwrap();
         assert_eq!((a.len(), b.len()), (3, 4));

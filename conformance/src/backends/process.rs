@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 /// The protocol's version.
 const PROTOCOL: u64 = 1;
+/// The longest name or reason that is kept, in characters.
+const LONGEST_WORDS: usize = 400;
 /// The largest `multiple` that block cases are tiled up to.
 const LARGEST_MULTIPLE: usize = 4096;
 
@@ -85,10 +87,10 @@ impl Process {
         };
         let hello = process.hello()?;
         process.identity = Identity {
-            name: hello.name,
-            version: hello.version,
-            artifact: hello.artifact,
-            device: hello.device,
+            name: clean(&hello.name),
+            version: clean(&hello.version),
+            artifact: hello.artifact.as_deref().map(clean),
+            device: hello.device.as_deref().map(clean),
         };
         process.capabilities = hello.capabilities;
         Ok(process)
@@ -121,19 +123,21 @@ impl Process {
         let Some(pipe) = &mut self.pipe else {
             return Err(Fault::Protocol { what: "not running".to_owned(), stderr: String::new() });
         };
-        let sent = pipe.send(&request.to_string());
-        let event = pipe.receive(deadline);
-        match (event, sent) {
-            (Event::Line(line), Ok(())) => Ok(line),
-            (Event::Line(_) | Event::Ended, _) => {
+        if pipe.has_spoken() {
+            return Err(self.protocol("an answer before the request".to_owned()));
+        }
+        pipe.send(request.to_string());
+        match pipe.receive(deadline) {
+            Event::Line(line) => Ok(line),
+            Event::Ended => {
                 let (status, stderr) = pipe.wait();
                 self.pipe = None;
                 Err(Fault::Crashed { status, stderr })
             }
-            (Event::TooLong(limit), _) => {
+            Event::TooLong(limit) => {
                 Err(self.protocol(format!("a line longer than {limit} bytes on standard output")))
             }
-            (Event::Silence, _) => {
+            Event::Silence => {
                 self.pipe = None;
                 Err(Fault::timed_out(deadline))
             }
@@ -227,6 +231,7 @@ impl Process {
             command: self.argv.join(" "),
             reason: format!("its input could not be written: {error}"),
         })?;
+        let length = file_length(input);
         let request = self.request(call, convention, input, output);
         let line = self.exchange(&request)?;
         let answer: Answer = self.parse(&line, "an answer with `id` and `status`")?;
@@ -236,17 +241,30 @@ impl Process {
             return Err(self.protocol(what).into());
         }
         match answer.status {
-            Status::Unsupported => return Err(Refusal::Unsupported(answer.reason)),
-            Status::Error => return Err(Fault::Raised { reason: answer.reason }.into()),
+            Status::Unsupported => return Err(Refusal::Unsupported(clean(&answer.reason))),
+            Status::Error => return Err(Fault::Raised { reason: clean(&answer.reason) }.into()),
             Status::Ok => {}
         }
-        let unchanged = container::read(input).is_ok_and(|loaded| loaded.tensors == call.inputs);
+        let unchanged = length.is_some()
+            && file_length(input) == length
+            && container::read(input).is_ok_and(|loaded| loaded.tensors == call.inputs);
         if !unchanged {
             return Err(Refusal::InputsChanged("in".to_owned()));
         }
         self.read(output, outputs)?;
         Ok(())
     }
+}
+
+/// The length of a regular file.
+fn file_length(path: &Path) -> Option<u64> {
+    path.symlink_metadata().ok().filter(std::fs::Metadata::is_file).map(|there| there.len())
+}
+
+/// A program's words fit for a report: one line, no control characters, not endless.
+fn clean(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(LONGEST_WORDS).map(plain).collect()
 }
 
 impl Backend for Process {
@@ -278,7 +296,7 @@ impl Backend for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(pipe) = &mut self.pipe {
-            pipe.goodbye(&json!({ "op": "bye" }).to_string());
+            pipe.goodbye(json!({ "op": "bye" }).to_string());
         }
     }
 }

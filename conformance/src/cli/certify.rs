@@ -18,6 +18,9 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
     if to_stdout > 1 {
         return Err(usage("only one report can go to standard output"));
     }
+    if let Some(dir) = &args.out {
+        forget_certificates(dir);
+    }
     for path in targets.into_iter().flatten().filter(|path| !is_stdout(Some(path))) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -48,7 +51,7 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
     };
     let run = certify(&request)?;
     if to_stdout == 0 {
-        print(&text::render(&run));
+        print(&text::render(&run))?;
     }
     let out = |name: &str| args.out.as_ref().map(|dir| dir.join(name));
     let reports: [(Option<PathBuf>, Option<PathBuf>, Render); 4] = [
@@ -87,23 +90,39 @@ fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
+/// Removes what an earlier run certified into the same folder, so that none of it stands beside this run's record.
+fn forget_certificates(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("certificate-") && name.ends_with(".json") {
+            // What cannot be removed is overwritten or reported when this run's files are written.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// A backend's name as part of a file name that no other backend of the run has.
 fn file_name(index: usize, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = name.chars().take(64).map(plain).collect();
-    if index == 0 { name } else { format!("{name}-{index}") }
+    if index == 0 { name } else { format!("{name}.{index}") }
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if is_stdout(Some(path)) {
-        print(text);
-        return Ok(());
+        return print(text);
     }
     fs::write(path, text).map_err(|e| usage(format!("cannot write {}: {e}", path.display())))
 }
 
 /// Prints to standard output; a reader that has gone away is no error.
-pub(super) fn print(text: &str) {
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = anstream::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(usage(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }

@@ -47,6 +47,6 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     bits.resize(lanes, 0);
     let (element, mode) = args.profile;
     let profile = Profile { element, mode, convention: args.convention };
-    print(&explain(profile, float, &bits));
+    print(&explain(profile, float, &bits))?;
     Ok(Exit::Conformant)
 }

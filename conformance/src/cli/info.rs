@@ -18,18 +18,18 @@ fn backend(args: &InfoArgs, spec: &Spec) -> anyhow::Result<Exit> {
     let backend = match spec.open(args.timeout) {
         Ok(Some(backend)) => backend,
         Ok(None) => {
-            print(&format!("{spec}: not present in this build of mxcert\n"));
+            print(&format!("{spec}: not present in this build of mxcert\n"))?;
             return Ok(Exit::NothingEstablished);
         }
         Err(fault) => {
-            anstream::eprintln!("error: {spec}: {fault}");
+            mx_conformance::progress::say!("error: {spec}: {fault}");
             return Ok(Exit::Fault);
         }
     };
     let (identity, claims) = (backend.identity(), backend.capabilities());
     let value = json!({"spec": spec.to_string(), "identity": identity, "claims": claims, "judge": spec.judge().name()});
     if args.json {
-        print(&(serde_json::to_string_pretty(&value)? + "\n"));
+        print(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         return Ok(Exit::Conformant);
     }
     let or_not = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
@@ -42,7 +42,7 @@ fn backend(args: &InfoArgs, spec: &Spec) -> anyhow::Result<Exit> {
             writeln!(text, "  {name:<11} {claim}")?;
         }
     }
-    print(&text);
+    print(&text)?;
     Ok(Exit::Conformant)
 }
 
@@ -58,7 +58,7 @@ fn build(args: &InfoArgs) -> anyhow::Result<Exit> {
         "absent": {"cuda": "not in this build", "cublaslt": "not in this build"},
     });
     if args.json {
-        print(&(serde_json::to_string_pretty(&value)? + "\n"));
+        print(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         return Ok(Exit::Conformant);
     }
     print(&format!(
@@ -69,6 +69,6 @@ fn build(args: &InfoArgs) -> anyhow::Result<Exit> {
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         found.join(", "),
-    ));
+    ))?;
     Ok(Exit::Conformant)
 }

@@ -2,12 +2,16 @@
 
 use super::args::ListArgs;
 use super::certify::print;
-use mx_conformance::selection::plan;
+use super::usage;
+use mx_conformance::selection::{Work, plan};
 use mx_conformance::verdict::Exit;
 use mx_reference::{Convention, ScaleMode};
 use mx_vectors::{cells::cells, classes};
 use serde_json::{Value, json};
 use std::fmt::Write;
+
+/// Ids that are listed at most.
+const MOST: u64 = 5_000_000;
 
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
     let (rows, lines): (Vec<Value>, String) = if args.conventions {
@@ -18,9 +22,9 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
         cases(args)?
     };
     if args.json {
-        print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+        print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     } else {
-        print(&lines);
+        print(&lines)?;
     }
     Ok(Exit::Conformant)
 }
@@ -56,7 +60,15 @@ fn cases(args: &ListArgs) -> anyhow::Result<(Vec<Value>, String)> {
         }
         Some(filter) => {
             let filters = std::slice::from_ref(filter);
-            for cell in plan(cells(), &classes::ALL, args.level, filters, (1, 1)) {
+            let plans = plan(cells(), &classes::ALL, args.level, filters, (1, 1));
+            let cases: u64 = plans.iter().flat_map(|cell| &cell.works).map(Work::cases).sum();
+            if cases > MOST {
+                let text = filter.text();
+                return Err(usage(format!(
+                    "`{text}` names {cases} cases, more than the {MOST} that are listed; narrow it"
+                )));
+            }
+            for cell in plans {
                 for work in &cell.works {
                     for ordinal in 0..work.cases() {
                         let id = work.id(&cell.prefix, ordinal);

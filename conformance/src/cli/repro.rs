@@ -4,7 +4,9 @@ use super::args::ReproArgs;
 use super::certify::print;
 use super::usage;
 use mx_conformance::ask::{Question, ask};
+use mx_conformance::backend::Backend;
 use mx_conformance::explain::explain;
+use mx_conformance::record::Failure;
 use mx_conformance::report::text::{render_failure, style};
 use mx_conformance::runner::Options;
 use mx_conformance::selection::{CellPlan, Filter, Work, plan};
@@ -17,11 +19,11 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
     let mut backend = match args.backend.open(args.timeout) {
         Ok(Some(backend)) => backend,
         Ok(None) => {
-            print(&format!("{}: not present in this build of mxcert\n", args.backend));
+            print(&format!("{}: not present in this build of mxcert\n", args.backend))?;
             return Ok(Exit::NothingEstablished);
         }
         Err(fault) => {
-            anstream::eprintln!("error: {}: {fault}", args.backend);
+            mx_conformance::progress::say!("error: {}: {fault}", args.backend);
             return Ok(Exit::Fault);
         }
     };
@@ -46,13 +48,21 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
             writeln!(text, "  {name}: shape {:?}", tensor.shape)?;
         }
     }
-    let outside = !backend.capabilities().covers_call(question.call());
+    let outside = !backend.capabilities().covers_call(question.call())
+        || !backend.capabilities().covers_convention(args.convention);
     let (verdict, exit) = if outside {
         writeln!(text, "outside what {} claims", args.backend)?;
         (Verdict::NotEstablished, Exit::NothingEstablished)
     } else {
         match ask(backend.as_mut(), &question, true) {
-            Ok(asked) if asked.is_clean() => (Verdict::Conformant, Exit::Conformant),
+            Ok(asked) if asked.is_clean() => match wide(backend.as_mut(), &question)? {
+                None => (Verdict::Conformant, Exit::Conformant),
+                Some(failure) => {
+                    writeln!(text, "right alone, wrong with several blocks side by side:")?;
+                    render_failure(&mut text, &failure)?;
+                    (Verdict::NonConformant, Exit::NonConformant)
+                }
+            },
             Ok(asked) => {
                 if let Some(failure) = question.first_failure(asked) {
                     render_failure(&mut text, &failure)?;
@@ -67,8 +77,19 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
     };
     let style = style(verdict);
     writeln!(text, "{}: {style}{}{style:#} on this case", args.backend, verdict.word())?;
-    print(&text);
+    print(&text)?;
     Ok(exit)
+}
+
+/// The first failure of the case where its block fills a wide tensor.
+fn wide(backend: &mut dyn Backend, question: &Question<'_>) -> anyhow::Result<Option<Failure>> {
+    let Some(work) = question.wide_work() else { return Ok(None) };
+    let wide = question.widened(&work)?;
+    Ok(match ask(backend, &wide, false) {
+        Ok(asked) if !asked.is_clean() => wide.first_failure(asked),
+        // A fault here is one of the tensor and not of the case; certify reports it.
+        _ => None,
+    })
 }
 
 /// The one case of that id.

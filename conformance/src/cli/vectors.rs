@@ -39,7 +39,7 @@ fn generate(args: &VectorsGenerate) -> anyhow::Result<Exit> {
         manifest.files.len(),
         args.level.name(),
         args.convention.name,
-    ));
+    ))?;
     Ok(Exit::Conformant)
 }
 
@@ -48,9 +48,9 @@ fn say(progress: packs::Progress<'_>) {
     let packs::Progress { done, total, path, .. } = progress;
     if std::io::stderr().is_terminal() {
         let end = if done == total { "\n" } else { "" };
-        anstream::eprint!("\r\x1b[K[{done}/{total}] {path}{end}");
+        mx_conformance::progress::say!(@ "\r\x1b[K[{done}/{total}] {path}{end}");
     } else if done.is_multiple_of(50) || done == total {
-        anstream::eprintln!("[{done}/{total}] {path}");
+        mx_conformance::progress::say!("[{done}/{total}] {path}");
     }
 }
 
@@ -85,6 +85,6 @@ fn check(args: &VectorsCheck) -> anyhow::Result<Exit> {
     if !report.absent.is_empty() {
         writeln!(text, "{} files of the complete pack are not in it", report.absent.len())?;
     }
-    print(&text);
+    print(&text)?;
     Ok(if report.is_clean() { Exit::Conformant } else { Exit::NonConformant })
 }

@@ -16,6 +16,7 @@ mod lane_roles;
 mod layout_fingerprint;
 mod metamorphic;
 mod modes;
+mod mosaic;
 mod own_grid;
 mod pack;
 mod padding;

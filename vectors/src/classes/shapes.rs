@@ -1,7 +1,8 @@
-//! Shapes: rows and blocks around the sizes that kernels tile by, and tensors without rows.
+//! Shapes: rows and blocks around the sizes that kernels tile by, and tensors without rows, filled with the blocks of every
+//! other class.
 
-use super::build::normal;
 use super::matrix;
+use super::mosaic::Mosaic;
 use crate::class::{Call, Class, Level, Source};
 use crate::op::Op;
 use crate::rng::Stream;
@@ -9,7 +10,7 @@ use crate::tensor::Tensors;
 
 pub(super) const CLASS: Class = Class {
     name: "shapes",
-    aim: "rows and blocks one below, at and one above tile sizes, and no rows at all",
+    aim: "block cases of every class side by side, in shapes around tile sizes, and no rows at all",
     faults: &[
         "torchao PR 1516: store mask with rows and columns swapped",
         "TransformerEngine PR 2782, 3067: groups without rows",
@@ -30,7 +31,7 @@ const SHAPES: [(usize, usize); 24] = [
     (31, 4),
     (33, 5),
     (64, 8),
-    (127, 1),
+    (256, 8),
     (128, 4),
     (129, 5),
     (130, 1),
@@ -60,8 +61,8 @@ fn count(op: &Op, level: Level) -> u64 {
 fn call(op: &Op, n: u64) -> Call {
     let Some(q) = matrix::quantize(op) else { return Call { op: *op, inputs: Tensors::new() } };
     let (rows, blocks) = SHAPES[n as usize];
+    let (rows, cols) = matrix::code_shape(q, rows, blocks);
     let mut stream = Stream::new(&[CLASS.name, &op.prefix()], n);
-    matrix::call(q, matrix::code_shape(q, rows, blocks), |r, c, _| {
-        normal(q, &mut stream, ((3 * r + 5 * c) % 11) as i32 - 5)
-    })
+    let mosaic = Mosaic::new(q, rows / q.block.rows(), blocks, &mut stream);
+    matrix::call(q, (rows, cols), |r, c, lane| mosaic.at(q, r, c, lane))
 }

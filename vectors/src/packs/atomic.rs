@@ -13,6 +13,11 @@ pub(super) fn write<E: From<io::Error>>(
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    // Moving a file there would replace a device, a pipe or a link by it.
+    if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+        let what = "there is something that is no regular file; name another output";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what).into());
+    }
     let mut builder = Builder::new();
     builder.prefix(".mxcert-");
     // Temporary files are private by default; this one becomes an ordinary file, under the caller's umask.

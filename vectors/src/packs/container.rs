@@ -41,6 +41,17 @@ pub enum Problem {
     /// The system refused to write.
     #[error("cannot be written: {0}")]
     Write(io::Error),
+    /// A folder, a device or a pipe.
+    #[error("expected a regular file")]
+    NotAFile,
+    /// More than memory holds.
+    #[error("tensor `{name}` has {bytes} bytes, more than can be allocated")]
+    TooLarge {
+        /// The tensor.
+        name: String,
+        /// Its length.
+        bytes: u64,
+    },
     /// Less than a header length.
     #[error("expected 8 bytes of safetensors header length, the file has {got} bytes")]
     TooShort {
@@ -148,6 +159,10 @@ pub fn open(path: impl AsRef<Path>) -> Result<File, ContainerError> {
     let path = path.as_ref();
     let fail = |problem| ContainerError { path: path.to_owned(), problem };
     let read = |error| fail(Problem::Read(error));
+    // Before opening: to open a FIFO is to wait for its writer.
+    if !fs::metadata(path).map_err(read)?.is_file() {
+        return Err(fail(Problem::NotAFile));
+    }
     let mut reader = fs::File::open(path).map_err(read)?;
     let length = reader.metadata().map_err(read)?.len();
     let mut announced = [0; 8];
@@ -203,12 +218,15 @@ impl File {
             present: self.header.entries.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         })?;
         let width = entry.dtype.bitsize() / 8;
-        let mut data = match entry.dtype.bitsize() {
-            8 => Data::U8(vec![0; entry.bytes() as usize]),
-            16 => Data::U16(vec![0; entry.bytes() as usize / width]),
-            32 => Data::U32(vec![0; entry.bytes() as usize / width]),
+        let elements = entry.bytes() as usize / width.max(1);
+        let allocated = match entry.dtype.bitsize() {
+            8 => zeros(elements).map(Data::U8),
+            16 => zeros(elements).map(Data::U16),
+            32 => zeros(elements).map(Data::U32),
             _ => return Err(Problem::Type { name: name.to_owned(), dtype: entry.dtype }),
         };
+        let too_large = || Problem::TooLarge { name: name.to_owned(), bytes: entry.bytes() };
+        let mut data = allocated.ok_or_else(too_large)?;
         let bytes = match &mut data {
             Data::U8(data) => data.as_mut_slice(),
             Data::U16(data) => data.as_mut_slice().as_mut_bytes(),
@@ -218,6 +236,14 @@ impl File {
         self.reader.seek(at).and_then(|_| self.reader.read_exact(bytes)).map_err(Problem::Read)?;
         Ok(Tensor { shape: entry.shape.clone(), data })
     }
+}
+
+/// A vector of zeros, or `None` where memory does not hold it.
+fn zeros<T: Clone + Default>(length: usize) -> Option<Vec<T>> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(length).ok()?;
+    data.resize(length, T::default());
+    Some(data)
 }
 
 /// Everything a file holds.
