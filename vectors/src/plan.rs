@@ -43,10 +43,16 @@ const WIDE: usize = 128;
 
 /// Block cases thin out to this many tiles a class, since a tile has 32 times the elements.
 const TILES: u64 = 24;
+/// Classes of single amaxes, in which no case can stand in for another: tiles take them whole.
+const WHOLE: [&str; 1] = ["extreme-scales"];
 
-/// Block cases of `class` that a run of `op` takes, as a step through `0..count`.
-pub fn stride(op: &Quantize, count: u64) -> u64 {
-    if op.block == BlockShape::TILE { count.div_ceil(TILES).max(1) } else { 1 }
+/// The step through the block cases of a class that a run of `op` takes.
+fn stride(op: &Quantize, class: &Class, count: u64) -> u64 {
+    if op.block == BlockShape::TILE && !WHOLE.contains(&class.name) {
+        count.div_ceil(TILES).max(1)
+    } else {
+        1
+    }
 }
 
 impl Batch {
@@ -230,7 +236,7 @@ impl Batch {
 pub fn runs(op: &Op, class: &'static Class, level: Level) -> Vec<Run> {
     let count = class.count(op, level);
     let step = match (op, class.source) {
-        (Op::Quantize(q), Source::Blocks { .. }) => stride(q, count),
+        (Op::Quantize(q), Source::Blocks { .. }) => stride(q, class, count),
         _ => 1,
     };
     if step == 1 {
