@@ -47,6 +47,9 @@ pub struct Finding {
     pub what: Difference,
 }
 
+/// The longest manifest that is read; a complete one has about 100 kB.
+const LONGEST_MANIFEST: u64 = 16 << 20;
+
 /// Checks a pack: the manifest is of this form and version, every file it lists is there and no other, each has the listed
 /// size and digest, and all of it, manifest included, equals what this build generates.
 ///
@@ -56,6 +59,11 @@ pub struct Finding {
 pub fn check(dir: impl AsRef<Path>) -> Result<Report, PackError> {
     let dir = dir.as_ref();
     let path = dir.join(MANIFEST);
+    let there = fs::metadata(&path).map_err(|source| unreadable(&path, source))?;
+    if !there.is_file() || there.len() > LONGEST_MANIFEST {
+        let what = format!("expected a regular file of at most {LONGEST_MANIFEST} bytes");
+        return Err(unreadable(&path, io::Error::new(io::ErrorKind::InvalidData, what)));
+    }
     let text = fs::read(&path).map_err(|source| unreadable(&path, source))?;
     let (claimed, level, convention) = parse(&path, &text)?;
     let on_disk = walk(dir)?;
