@@ -37,6 +37,16 @@ pub enum Rule {
     AnyNan,
     /// Don't care: the convention leaves the code open.
     Free,
+    /// A zero of either sign.
+    AnyZero,
+    /// Any number from `low` to `high`, both included, as bits of the output's format: the interval that a derived bound allows.
+    /// Zeros count by value.
+    Between {
+        /// The least.
+        low: u32,
+        /// The greatest.
+        high: u32,
+    },
 }
 
 impl Profile {

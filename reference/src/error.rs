@@ -33,6 +33,26 @@ pub enum ShapeError {
         /// The length that came.
         got: usize,
     },
+    /// Group offsets that decrease or reach beyond the tensor.
+    Offsets {
+        /// Which offset.
+        index: usize,
+        /// The one before, 0 for the first.
+        previous: i64,
+        /// The offset.
+        got: i64,
+        /// Length of the axis that is grouped.
+        end: usize,
+    },
+    /// A group along a contraction that does not end at a block.
+    GroupStart {
+        /// Which offset.
+        index: usize,
+        /// The offset.
+        got: i64,
+        /// The block size.
+        multiple: usize,
+    },
 }
 
 impl fmt::Display for ShapeError {
@@ -51,8 +71,16 @@ impl fmt::Display for ShapeError {
                 "axis {axis} has length {length}, which is not a multiple of the block size {block}; pad the tensor or ask for zero padding"
             ),
             Self::Length { what, expected, got } => {
-                write!(f, "{what}: expected {expected} bytes for this shape, got {got}")
+                write!(f, "{what}: expected {expected} values for this shape, got {got}")
             }
+            Self::Offsets { index, previous, got, end } => write!(
+                f,
+                "group offset {index} is {got}, after {previous}; expected cumulative group ends that never decrease and stay within {end}"
+            ),
+            Self::GroupStart { index, got, multiple } => write!(
+                f,
+                "group offset {index} is {got}, which is not a multiple of the block size {multiple}; pad each group to whole blocks"
+            ),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::element::Element;
 use crate::error::ShapeError;
 use crate::format::{E8M0, Format};
 use crate::matrix::{Input, MatrixView};
-use crate::number::{Magnitude, Number};
+use crate::number::Number;
 use crate::{Overflow, Rounding};
 
 /// Which way blocks run through a row-major tensor.
@@ -174,24 +174,7 @@ pub fn quantize<T: Input>(
 /// ```
 #[inline]
 pub const fn dequantize_code(element: &Format, code: u8, scale: &Format, byte: u8) -> Number {
-    let x = element.decode(code as u32);
-    let scale = scale.decode(byte as u32);
-    match (x.magnitude, scale.magnitude) {
-        (Magnitude::Nan, _)
-        | (_, Magnitude::Nan)
-        | (Magnitude::Infinite, Magnitude::Zero)
-        | (Magnitude::Zero, Magnitude::Infinite) => Number::NAN,
-        (Magnitude::Infinite, _) | (_, Magnitude::Infinite) => {
-            Number { negative: x.negative, magnitude: Magnitude::Infinite }
-        }
-        (Magnitude::Zero, _) | (_, Magnitude::Zero) => {
-            Number { negative: x.negative, magnitude: Magnitude::Zero }
-        }
-        (
-            Magnitude::Finite { significand: a, exponent: ae },
-            Magnitude::Finite { significand: b, exponent: be },
-        ) => Number::finite(x.negative, a * b, ae + be),
-    }
+    element.decode(code as u32).times(scale.decode(byte as u32))
 }
 
 /// Dequantises codes with plain E8M0 scales into raw bits of `output` (f32, bf16 or f16): the exact product rounded once to

@@ -32,13 +32,23 @@ impl Exact {
         Self::new(self.numerator, self.exponent + power)
     }
 
+    /// The numerator.
+    pub(crate) const fn numerator(self) -> u128 {
+        self.numerator
+    }
+
+    /// The power of two that the numerator is times.
+    pub(crate) const fn exponent(self) -> i32 {
+        self.exponent
+    }
+
     /// Whether this is zero.
     pub const fn is_zero(self) -> bool {
         self.numerator == 0
     }
 
     /// The numerator over the denominator `2^-exponent`; a zero fits any denominator.
-    fn over(self, exponent: i32) -> u128 {
+    pub(crate) fn over(self, exponent: i32) -> u128 {
         let shift = if self.is_zero() { 0 } else { (self.exponent - exponent) as u32 };
         assert!(shift <= self.numerator.leading_zeros(), "exact arithmetic out of 128 bits");
         self.numerator.checked_shl(shift).unwrap_or(0)

@@ -8,27 +8,35 @@
 
 #![forbid(unsafe_code)]
 
+mod big;
 mod block;
 mod dequantize;
 mod encode;
 mod exact;
+mod extended;
 mod float;
 mod format;
+mod gemm;
 mod layout;
 mod log2;
+mod operand;
 mod pack;
 mod scale;
 mod steps;
 mod tensor;
 
+pub use big::Big;
 pub use block::{Multiplier, Profile};
 pub use dequantize::{dequantize, dequantize_code};
 pub use encode::{Overflow, Rounding, cast, cast_steps, encode};
 pub use exact::Exact;
+pub use extended::Extended;
 pub use float::Float;
 pub use format::{Format, Value};
+pub use gemm::{Dot, GemmShape, dot, gemm};
 pub use layout::{arrange_blocked, restore_blocked};
 pub use log2::log2_rounds_to_floor;
+pub use operand::{GemmElements, GemmOperand, GemmScales};
 pub use pack::{PackOrder, pack, unpack};
 pub use scale::{Convention, Mode, reciprocal_of_max, scale_byte};
 pub use steps::{Cursor, Steps};

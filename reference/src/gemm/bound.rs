@@ -1,0 +1,268 @@
+//! Rigorous bounds: how far an accumulation can be from the exact sum.
+//!
+//! With T = Σ |pₖ| + |c| over n terms:
+//!
+//! * f32 additions to nearest, in any order: (n - 1)·2^-24·T, without terms of higher order (Jeannerod and Rump, SIAM J. Matrix
+//!   Anal. Appl. 34(2), 2013). Toward zero magnitudes never grow, so every partial sum stays within T of its own terms and the
+//!   bound holds with 2^-23. A product that f32 cannot hold adds half a unit of its last place, 2^-150 (2^-149 toward zero).
+//! * a chain of N [`FusedDot`](super::FusedDot) steps: every step cuts at most L products and the accumulator to multiples of
+//!   2^(E - F), and then the sum to P bits. Cutting toward zero never grows a magnitude, so no accumulator exceeds T and no
+//!   E exceeds Ē = max(maxₖ εₖ, floor(log2 T)): (K + N)·2^(Ē - F) + N·(2^-P·T + 2^(-126 - P)).
+//!
+//! Everything here is rounded upwards.
+
+use super::model::{Accumulation, GROUP, Scheme, Term, group};
+use super::sum::ExactSum;
+use super::total::{Dot, Total};
+use super::{FusedDot, Gemm};
+use crate::block::Rule;
+use crate::format::{F32, Format};
+use crate::number::{Magnitude, Number};
+
+/// An upper bound of a non-negative number: `significand × 2^exponent`, every operation rounded upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    significand: u64,
+    exponent: i32,
+}
+
+impl Bound {
+    /// Zero: an exact answer is called for.
+    pub const ZERO: Self = Self { significand: 0, exponent: 0 };
+
+    /// The bound as a number.
+    pub const fn number(self) -> Number {
+        Number::finite(false, self.significand, self.exponent)
+    }
+
+    const fn new(significand: u128, exponent: i32) -> Self {
+        // 40 bits are plenty, and leave room for the sums and products below.
+        let excess = (128 - significand.leading_zeros()).saturating_sub(40);
+        let kept = significand >> excess;
+        let cut = (kept << excess) != significand;
+        Self { significand: kept as u64 + cut as u64, exponent: exponent + excess as i32 }
+    }
+
+    /// An upper bound of a magnitude.
+    fn of(x: Number) -> Self {
+        match x.magnitude {
+            Magnitude::Finite { significand, exponent } => Self::new(significand.into(), exponent),
+            _ => Self::ZERO,
+        }
+    }
+
+    fn of_sum(sum: &ExactSum) -> Self {
+        // The sticky bit of `number` stands for something below itself, so it rounds up like a bit.
+        Self::of(sum.abs().number())
+    }
+
+    const fn power(exponent: i32) -> Self {
+        Self { significand: 1, exponent }
+    }
+
+    fn times(self, factor: u64, power: i32) -> Self {
+        Self::new(u128::from(self.significand) * u128::from(factor), self.exponent + power)
+    }
+
+    fn product(self, other: Self) -> Self {
+        self.times(other.significand, other.exponent)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        if self.significand == 0 || other.significand == 0 {
+            return if self.significand == 0 { other } else { self };
+        }
+        let (high, low) =
+            if self.exponent >= other.exponent { (self, other) } else { (other, self) };
+        let apart = (high.exponent - low.exponent) as u32;
+        if apart > 64 {
+            return Self::new(u128::from(high.significand) + 1, high.exponent);
+        }
+        Self::new(
+            (u128::from(high.significand) << apart) + u128::from(low.significand),
+            low.exponent,
+        )
+    }
+
+    /// `floor(log2 bound)`, or far below everything for zero.
+    fn exponent(self) -> i32 {
+        self.number().exponent().unwrap_or(i32::MIN / 4)
+    }
+
+    /// The bound as a double, rounded upwards; infinite beyond its range.
+    pub fn to_f64(self) -> f64 {
+        let mut x = self.significand as f64;
+        let mut exponent = self.exponent;
+        while exponent > 0 && x.is_finite() {
+            x *= 2.0;
+            exponent -= 1;
+        }
+        while exponent < 0 && x != 0.0 {
+            // Halving loses a bit only where doubles end; the next one up keeps the bound.
+            let half = x / 2.0;
+            x = if half * 2.0 < x { half.next_up() } else { half };
+            exponent += 1;
+        }
+        x
+    }
+
+    /// An upper bound of a total's magnitude as a double; infinite for what is not finite.
+    pub fn above(total: &Total) -> f64 {
+        total.finite().map_or(f64::INFINITY, |sum| Self::of_sum(sum).to_f64())
+    }
+}
+
+impl Accumulation {
+    /// How far the result of this accumulation, before it is rounded to the output type, can be from the exact value at (i, j).
+    /// `dot` is [`Gemm::dot`] there; `None` if it is not finite.
+    pub fn bound(&self, gemm: &Gemm<'_>, i: usize, j: usize, dot: &Dot) -> Option<Bound> {
+        dot.total.finite()?;
+        let addend = Bound::of(gemm.addend(i, j).unwrap_or(Number::ZERO));
+        if self.scheme == Scheme::Exact {
+            return Some(Bound::ZERO);
+        }
+        let k = gemm.shape().k;
+        let Some([a, b]) = gemm.tensor_scales() else {
+            let total = Bound::of_sum(dot.magnitude.finite()?).plus(addend);
+            return Some(self.sum_bound(gemm, i, j, (0, k), total));
+        };
+        // The sum is formed without tensor scales; alpha is rounded once (2^-24 of itself), and so is alpha times the sum plus c. The
+        // product of normal scales is normal for every case that is judged by an interval.
+        let unscaled = Gemm { tensor_scales: None, c: None, ..*gemm };
+        let magnitude = Bound::of_sum(unscaled.dot(i, j).magnitude.finite()?);
+        let error = self.sum_bound(&unscaled, i, j, (0, k), magnitude);
+        let alpha = Bound::of(F32.decode(a).times(F32.decode(b)));
+        let most = magnitude.plus(error).product(alpha);
+        Some(
+            error
+                .product(alpha)
+                .times(2, 0)
+                .plus(most.times(1, -22))
+                .plus(addend.times(1, -22))
+                .plus(Bound::power(-148)),
+        )
+    }
+
+    /// The bound over a range of k, given T.
+    fn sum_bound(
+        &self,
+        gemm: &Gemm<'_>,
+        i: usize,
+        j: usize,
+        (from, to): (usize, usize),
+        total: Bound,
+    ) -> Bound {
+        let terms = || (from..to).filter_map(|k| self.term(gemm, i, j, k));
+        let count = (to - from) as u64 + 1;
+        // Splitting K adds an f32 addition a part, and c's own.
+        let splits = if self.split > 1 { self.split as u64 + 1 } else { 0 };
+        let split = total.times(splits, -23);
+        let bound = match self.scheme {
+            Scheme::Exact => Bound::ZERO,
+            Scheme::Sequential | Scheme::Pairwise => {
+                total.times(count, -24).plus(Bound::power(-150).times(count, 0))
+            }
+            Scheme::AnyOrder => {
+                let largest = total.exponent().max(largest(terms()));
+                total
+                    .plus(Bound::power(largest))
+                    .times(count, -23)
+                    .plus(Bound::power(-149).times(count, 0))
+            }
+            Scheme::Chain { step, promote: None } => {
+                chain(step, (to - from) as u64, total, terms())
+            }
+            Scheme::Chain { step, promote: Some(interval) } => {
+                let chunks = (to - from).div_ceil(interval) as u64;
+                let fine = (from..to).step_by(interval).map(|at| {
+                    let end = (at + interval).min(to);
+                    let sum = range_magnitude(gemm, i, j, (at, end));
+                    chain(
+                        step,
+                        (end - at) as u64,
+                        sum,
+                        (at..end).filter_map(|k| self.term(gemm, i, j, k)),
+                    )
+                });
+                fine.fold(total.times(chunks, -24), Bound::plus)
+            }
+            Scheme::Halves { step } => {
+                let fine = (from..to).step_by(32).map(|at| {
+                    let end = (at + 32).min(to);
+                    let sum = range_magnitude(gemm, i, j, (at, end));
+                    chain(step, 32, sum, (at..end).filter_map(|k| self.term(gemm, i, j, k)))
+                });
+                let chunks = (to - from).div_ceil(32) as u64;
+                fine.fold(total.times(chunks, -24), Bound::plus)
+            }
+            Scheme::Groups { step } => {
+                let groups = (from..to)
+                    .step_by(GROUP)
+                    .filter_map(|at| group(gemm, i, j, (at, (at + GROUP).min(to))));
+                // A group is one term, so a step cuts four of them and the accumulator.
+                chain(
+                    FusedDot { length: step.length / GROUP, ..step },
+                    (to - from).div_ceil(GROUP) as u64,
+                    total,
+                    groups,
+                )
+            }
+        };
+        bound.plus(split)
+    }
+
+    /// What an output at (i, j) may be: between the exact value less the bound and plus the bound, each rounded to the output type.
+    /// Rounding keeps order, so every result within the bound lies between them.
+    pub fn rule(&self, gemm: &Gemm<'_>, i: usize, j: usize, output: &Format) -> Rule {
+        let dot = gemm.dot(i, j);
+        let (Some(bound), Some(&exact)) = (self.bound(gemm, i, j, &dot), dot.total.finite()) else {
+            return dot.rule();
+        };
+        if bound == Bound::ZERO {
+            return dot.rule();
+        }
+        let end = |negative| {
+            let mut end = exact;
+            add_up(&mut end, negative, bound);
+            Total::Finite(end).round(output)
+        };
+        Rule::Between { low: end(true), high: end(false) }
+    }
+}
+
+/// Adds ± an upper bound, rounded away to the accumulator's unit.
+fn add_up(sum: &mut ExactSum, negative: bool, bound: Bound) {
+    let below = ExactSum::UNIT - bound.exponent;
+    if below <= 0 {
+        sum.add(Number { negative, ..bound.number() });
+    } else {
+        let kept = bound.significand.checked_shr(below.unsigned_abs()).unwrap_or(0) + 1;
+        sum.add(Number::finite(negative, kept, ExactSum::UNIT));
+    }
+}
+
+fn largest(terms: impl Iterator<Item = Term>) -> i32 {
+    terms.map(|term| term.alignment).max().unwrap_or(i32::MIN / 4)
+}
+
+/// (K + N)·2^(Ē - F) + N·(2^-P·T + 2^(-126 - P)).
+fn chain(step: FusedDot, k: u64, total: Bound, terms: impl Iterator<Item = Term>) -> Bound {
+    const LEAST: i32 = -132;
+    let steps = k.div_ceil(step.length as u64);
+    let aligned = total.exponent().max(largest(terms)).max(LEAST);
+    let precision = step.accumulator.mantissa_bits as i32;
+    let cut = Bound::power(aligned - step.fraction as i32).times(k + steps, 0);
+    let rounded = total.times(steps, -precision);
+    let subnormal = Bound::power(F32.min_exponent() - precision).times(steps, 0);
+    cut.plus(rounded).plus(subnormal)
+}
+
+/// Σ |pₖ| over a range of k.
+fn range_magnitude(gemm: &Gemm<'_>, i: usize, j: usize, (from, to): (usize, usize)) -> Bound {
+    let length = gemm.shape().k;
+    let mut sum = ExactSum::ZERO;
+    for k in from..to {
+        sum.add(gemm.a.value(length, i, k).times(gemm.b.value(length, j, k)).abs());
+    }
+    Bound::of_sum(&sum)
+}

@@ -1,0 +1,169 @@
+//! D = A·Bᵀ (+ C) over block-scaled operands: the exact answer, models of how hardware accumulates, and bounds on how far an
+//! accumulation can be from exact.
+
+mod bound;
+mod grouped;
+mod model;
+mod operand;
+mod sum;
+mod total;
+
+pub use bound::Bound;
+pub use grouped::{GroupAxis, GroupedGemm, group_ranges};
+pub use model::{Accepts, Accumulation, E8M13, FusedDot, Model, ModelError, Scheme, Standing};
+pub use operand::{BlockScales, Codes, Operand};
+pub use sum::ExactSum;
+pub use total::{Dot, Total};
+
+use crate::error::ShapeError;
+use crate::format::{F32, Format};
+use crate::number::Number;
+
+/// Rows of A (and D), rows of B (columns of D), and the length of the contraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmShape {
+    /// Rows of A and of D.
+    pub m: usize,
+    /// Rows of B, columns of D.
+    pub n: usize,
+    /// Columns of A and of B.
+    pub k: usize,
+}
+
+/// A matrix product whose tensors fit each other: D = t·A·Bᵀ + C, with both operands contiguous along K (the "TN" form of every
+/// block-scaled GEMM), t the product of the two tensor scales where there are any, and C where it is given.
+///
+/// ```
+/// use mx_reference::format::{E4M3, F32, E8M0};
+/// use mx_reference::gemm::{BlockScales, Codes, Gemm, GemmShape, Operand};
+/// let ones = [0x38; 32];
+/// let operand = |scale: &'static [u8; 1]| Operand {
+///     format: &E4M3,
+///     codes: Codes::Bytes(&ones),
+///     scales: Some(BlockScales { format: &E8M0, bytes: scale, block: 32 }),
+/// };
+/// let shape = GemmShape { m: 1, n: 1, k: 32 };
+/// let gemm = Gemm::new(shape, operand(&[0x80]), operand(&[0x7f]), None, None)?;
+/// assert_eq!(gemm.exact(&F32), [64f32.to_bits()]);
+/// assert!(Gemm::new(GemmShape { k: 48, ..shape }, operand(&[0x80]), operand(&[0x7f]), None, None).is_err());
+/// # Ok::<(), mx_reference::ShapeError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Gemm<'a> {
+    shape: GemmShape,
+    a: Operand<'a>,
+    b: Operand<'a>,
+    c: Option<&'a [u32]>,
+    tensor_scales: Option<[u32; 2]>,
+}
+
+impl<'a> Gemm<'a> {
+    /// Checks that the tensors fit the shape: A [m, k], B [n, k] with one scale a block, C [m, n] f32 bits, two f32 tensor scales
+    /// (those of A and of B).
+    ///
+    /// # Errors
+    /// [`ShapeError`] names the tensor, what was expected and what came.
+    pub fn new(
+        shape: GemmShape,
+        a: Operand<'a>,
+        b: Operand<'a>,
+        c: Option<&'a [u32]>,
+        tensor_scales: Option<[u32; 2]>,
+    ) -> Result<Self, ShapeError> {
+        let GemmShape { m, n, k } = shape;
+        a.check((m, k), ["a_elements", "a_scales"])?;
+        b.check((n, k), ["b_elements", "b_scales"])?;
+        let outputs = m.checked_mul(n).unwrap_or(usize::MAX);
+        match c {
+            Some(c) if c.len() != outputs => {
+                Err(ShapeError::Length { what: "c", expected: outputs, got: c.len() })
+            }
+            _ => Ok(Self { shape, a, b, c, tensor_scales }),
+        }
+    }
+
+    /// The shape.
+    pub const fn shape(&self) -> GemmShape {
+        self.shape
+    }
+
+    /// A and B.
+    pub const fn operands(&self) -> [&Operand<'a>; 2] {
+        [&self.a, &self.b]
+    }
+
+    /// C's bits, where there is one.
+    pub const fn c(&self) -> Option<&'a [u32]> {
+        self.c
+    }
+
+    /// The tensor scales of A and of B as f32 bits, where there are any.
+    pub const fn tensor_scales(&self) -> Option<[u32; 2]> {
+        self.tensor_scales
+    }
+
+    /// The product of the tensor scales, exactly; 1 without any.
+    fn tensor_scale(&self) -> Number {
+        self.tensor_scales
+            .map_or(Number::finite(false, 1, 0), |[a, b]| F32.decode(a).times(F32.decode(b)))
+    }
+
+    /// The element of C at (i, j); zero without C.
+    fn addend(&self, i: usize, j: usize) -> Option<Number> {
+        self.c.map(|c| F32.decode(c[i * self.shape.n + j]))
+    }
+
+    /// The exact value of D at (i, j), before any rounding.
+    ///
+    /// NaN elements, scales (also over zeros), C and tensor scales give NaN; so do infinity times zero and infinities of both
+    /// signs. Otherwise an infinity wins.
+    ///
+    /// # Panics
+    /// If (i, j) is outside D.
+    pub fn dot(&self, i: usize, j: usize) -> Dot {
+        assert!(i < self.shape.m && j < self.shape.n, "({i}, {j}) of {:?}", self.shape);
+        let (mut total, mut magnitude) = (Total::ZERO, Total::ZERO);
+        let mut only_negative_zeros = self.shape.k > 0;
+        let tensor_scale = self.tensor_scale();
+        for k in 0..self.shape.k {
+            let product = self.a.value(self.shape.k, i, k).times(self.b.value(self.shape.k, j, k));
+            total.add(product);
+            magnitude.add(product.abs());
+            only_negative_zeros &= product.is_zero() && product.negative != tensor_scale.negative;
+        }
+        if self.tensor_scales.is_some() {
+            total = total.times(tensor_scale);
+            magnitude = magnitude.times(tensor_scale.abs());
+        }
+        if let Some(c) = self.addend(i, j) {
+            total.add(c);
+            only_negative_zeros &= c.is_zero() && c.negative;
+        }
+        Dot { total, magnitude, only_negative_zeros }
+    }
+
+    /// D: each exact value rounded once to nearest even; overflow gives infinity, an exactly zero value gives +0.
+    pub fn exact(&self, output: &Format) -> Vec<u32> {
+        self.each(|i, j| self.dot(i, j).total.round(output))
+    }
+
+    /// D as a model of an accumulation computes it: f32 bits, then rounded to nearest even to the output type.
+    ///
+    /// # Errors
+    /// [`ModelError`] if the operands are not what the model is of.
+    pub fn accumulate(
+        &self,
+        accumulation: &Accumulation,
+        output: &Format,
+    ) -> Result<Vec<u32>, ModelError> {
+        accumulation.check(self)?;
+        Ok(self.each(|i, j| accumulation.output(self, i, j, output)))
+    }
+
+    fn each(&self, of: impl Fn(usize, usize) -> u32) -> Vec<u32> {
+        (0..self.shape.m)
+            .flat_map(|i| (0..self.shape.n).map(move |j| (i, j)))
+            .map(|(i, j)| of(i, j))
+            .collect()
+    }
+}
