@@ -1,7 +1,12 @@
 //! Every op with parameters that a run can ask for: the cells that classes fill with cases.
 
-use crate::op::{Cast, CastOverflow, CastRounding, Dequantize, Float, Op, Pack, Quantize, Target};
+use crate::op::{
+    AllToAll, Cast, CastOverflow, CastRounding, Dequantize, Factor, Float, Gemm, GroupSwizzle,
+    GroupedGemm, Linear, Op, Pack, Quantize, Scaling, Target, Test,
+};
+use mx_reference::gemm::GroupAxis;
 use mx_reference::pack::PackOrder;
+use mx_reference::training::Recipe;
 use mx_reference::{Axis, BlockShape, Element, ScaleLayout, ScaleMode};
 
 /// The ways to cut and lay out a quantised tensor, in the order of reports.
@@ -44,5 +49,47 @@ pub fn cells() -> Vec<Op> {
         }
     }
     cells.push(Op::Swizzle);
+    cells.extend(products().into_iter().map(Op::Gemm));
+    for gemm in products().into_iter().filter(is_grouped) {
+        cells.extend(GroupAxis::ALL.map(|axis| Op::GroupedGemm(GroupedGemm { gemm, axis })));
+    }
+    for (grouped, pad) in [(false, false), (true, false), (true, true)] {
+        cells.extend(Recipe::ALL.map(|recipe| {
+            let (accumulate, test) = (None, Test::Bounded);
+            Op::Linear(Linear { recipe, grouped, pad, accumulate, test })
+        }));
+    }
+    cells.extend(Recipe::ALL.map(|recipe| Op::AllToAll(AllToAll { recipe })));
+    cells.extend(GroupSwizzle::ALL.map(Op::GroupSwizzle));
     cells
+}
+
+/// Every product: pairs of element formats, FP8 with scales of 1, NVFP4, bf16 and f16.
+fn products() -> Vec<Gemm> {
+    let elements = Element::ALL.map(Factor::Element);
+    let mut pairs = Vec::new();
+    for a in elements {
+        pairs.extend(elements.map(|b| (a, b, Scaling::Mx)));
+    }
+    let fp8 = [Element::E4m3, Element::E5m2].map(Factor::Element);
+    for a in fp8 {
+        pairs.extend(fp8.map(|b| (a, b, Scaling::Unit)));
+    }
+    let fp4 = Factor::Element(Element::E2m1);
+    pairs.push((fp4, fp4, Scaling::Nvfp4));
+    pairs.extend([Factor::Bf16, Factor::F16].map(|factor| (factor, factor, Scaling::Plain)));
+    let with_output = |(a, b, scaling): (Factor, Factor, Scaling)| {
+        Float::ALL.map(|output| Gemm { a, b, scaling, output, accumulate: None, test: Test::Exact })
+    };
+    pairs.into_iter().flat_map(with_output).collect()
+}
+
+/// Products that mixtures of experts are trained with: one format, MX or bf16.
+fn is_grouped(g: &Gemm) -> bool {
+    let scaled = match g.scaling {
+        Scaling::Mx => true,
+        Scaling::Plain => g.a == Factor::Bf16,
+        Scaling::Unit | Scaling::Nvfp4 => false,
+    };
+    scaled && g.a == g.b && g.output != Float::F16
 }

@@ -12,6 +12,8 @@ pub enum Data {
     U16(Vec<u16>),
     /// f32 bits.
     U32(Vec<u32>),
+    /// Group offsets and split sizes: the only tensors that are numbers.
+    I32(Vec<i32>),
 }
 
 impl Data {
@@ -21,6 +23,7 @@ impl Data {
             Self::U8(data) => data.len(),
             Self::U16(data) => data.len(),
             Self::U32(data) => data.len(),
+            Self::I32(data) => data.len(),
         }
     }
 
@@ -35,6 +38,7 @@ impl Data {
             Self::U8(data) => data,
             Self::U16(data) => data.as_bytes(),
             Self::U32(data) => data.as_bytes(),
+            Self::I32(data) => data.as_bytes(),
         }
     }
 
@@ -43,7 +47,7 @@ impl Data {
         match self {
             Self::U8(_) => 1,
             Self::U16(_) => 2,
-            Self::U32(_) => 4,
+            Self::U32(_) | Self::I32(_) => 4,
         }
     }
 
@@ -56,6 +60,7 @@ impl Data {
             Self::U8(data) => data[i].into(),
             Self::U16(data) => data[i].into(),
             Self::U32(data) => data[i],
+            Self::I32(data) => data[i].cast_unsigned(),
         }
     }
 }

@@ -211,19 +211,16 @@ impl Line {
         products.fold(Extended::Finite(Big::default()), |sum, product| sum.plus(&product))
     }
 
-    /// Products within one run of both rows are added up as integers.
+    /// Products within one run of both rows are added up as integers: 2^80 a product and 2^8 of scales leave room in 128
+    /// bits for more of them than there is memory.
     fn finite_dot(&self, other: &Self) -> Big {
-        /// 2^80 of each product, 2^16 of these and 2^8 of scales stay below 2^127.
-        const LONGEST: usize = 1 << 16;
         let k = self.numerators.len();
         let mut sum = Big::default();
         let mut start = 0;
         while start < k {
             let (i, j) = (start / self.run, start / other.run);
-            let end = k
-                .min(start + LONGEST)
-                .min((i + 1).saturating_mul(self.run))
-                .min((j + 1).saturating_mul(other.run));
+            let end = |run: usize, index: usize| run.saturating_mul(index + 1);
+            let end = k.min(end(self.run, i)).min(end(other.run, j));
             let pairs = self.numerators[start..end].iter().zip(&other.numerators[start..end]);
             let total: i128 = pairs.map(|(&x, &y)| i128::from(x) * i128::from(y)).sum();
             if total != 0 {

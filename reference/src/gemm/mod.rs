@@ -160,6 +160,20 @@ impl<'a> Gemm<'a> {
         Ok(self.each(|i, j| accumulation.output(self, i, j, output)))
     }
 
+    /// One element of [`Self::accumulate`], for callers that spread D over threads. Operands are for the caller to check
+    /// ([`Accumulation::check`], once): where that refuses them, the bits mean nothing.
+    ///
+    /// # Panics
+    /// If (i, j) is outside D.
+    pub fn accumulate_at(
+        &self,
+        accumulation: &Accumulation,
+        (i, j): (usize, usize),
+        output: &Format,
+    ) -> u32 {
+        accumulation.output(self, i, j, output)
+    }
+
     fn each(&self, of: impl Fn(usize, usize) -> u32) -> Vec<u32> {
         (0..self.shape.m)
             .flat_map(|i| (0..self.shape.n).map(move |j| (i, j)))

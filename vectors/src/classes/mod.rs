@@ -12,6 +12,7 @@ mod decode;
 mod double_rounding;
 mod epsilon;
 mod extreme_scales;
+mod gemm;
 mod lane_roles;
 mod layout_fingerprint;
 mod metamorphic;
@@ -32,11 +33,12 @@ mod subnormals;
 mod swizzle;
 mod thresholds;
 mod ties;
+mod training;
 
 use crate::Class;
 
 /// Every class, in the order of runs: what decides scales, what decides codes, families, data, then whole tensors.
-pub static ALL: [Class; 28] = [
+pub static ALL: [Class; 41] = [
     thresholds::CLASS,
     modes::CLASS,
     extreme_scales::CLASS,
@@ -65,4 +67,17 @@ pub static ALL: [Class; 28] = [
     cast_ladder::CLASS,
     pack::CLASS,
     swizzle::CLASS,
+    gemm::products::CLASS,
+    gemm::one_hot::CLASS,
+    gemm::scale_pairs::CLASS,
+    gemm::order_invariant::X11,
+    gemm::order_invariant::X14,
+    gemm::order_invariant::X24,
+    gemm::specials::CLASS,
+    gemm::bounded::G3,
+    gemm::bounded::G4,
+    gemm::grouped::CLASS,
+    training::linear::CLASS,
+    training::all_to_all::CLASS,
+    training::group_swizzle::CLASS,
 ];

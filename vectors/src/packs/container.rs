@@ -1,6 +1,6 @@
 //! Safetensors files of raw-bit tensors.
 //!
-//! Files are written with U8, U16 and U32 tensors and at most one `__metadata__` key, [`METADATA_KEY`]: these are what the
+//! Files are written with U8, U16 and U32 tensors (I32 for group offsets) and at most one `__metadata__` key, [`METADATA_KEY`]: these are what the
 //! numpy, torch and JAX loaders all read, and one key keeps the bytes a pure function of the content. Reading also takes
 //! any typed tensor of 8, 16 or 32 bits an element as raw bits, and never trusts a header: what it says is checked against
 //! the file's length before anything is allocated.
@@ -220,6 +220,7 @@ impl File {
         let width = entry.dtype.bitsize() / 8;
         let elements = entry.bytes() as usize / width.max(1);
         let allocated = match entry.dtype.bitsize() {
+            32 if entry.dtype == Dtype::I32 => zeros(elements).map(Data::I32),
             8 => zeros(elements).map(Data::U8),
             16 => zeros(elements).map(Data::U16),
             32 => zeros(elements).map(Data::U32),
@@ -231,6 +232,7 @@ impl File {
             Data::U8(data) => data.as_mut_slice(),
             Data::U16(data) => data.as_mut_slice().as_mut_bytes(),
             Data::U32(data) => data.as_mut_slice().as_mut_bytes(),
+            Data::I32(data) => data.as_mut_slice().as_mut_bytes(),
         };
         let at = SeekFrom::Start(self.start + entry.data_offsets.0);
         self.reader.seek(at).and_then(|_| self.reader.read_exact(bytes)).map_err(Problem::Read)?;
@@ -289,6 +291,7 @@ impl<'a> From<&'a Tensor> for TensorRef<'a> {
             Data::U8(_) => Dtype::U8,
             Data::U16(_) => Dtype::U16,
             Data::U32(_) => Dtype::U32,
+            Data::I32(_) => Dtype::I32,
         };
         Self { dtype, shape: &tensor.shape, bytes: tensor.data.as_bytes() }
     }

@@ -81,7 +81,7 @@ fn stored(op: &Op) -> bool {
             c.rounding == CastRounding::Even
                 || (c.target, c.rounding) == (Target::E8m0, CastRounding::Up)
         }
-        Op::Dequantize(_) | Op::Pack(_) | Op::Swizzle => true,
+        _ => true,
     }
 }
 
@@ -99,6 +99,20 @@ fn standard_path(op: &Op) -> String {
         }
         Op::Pack(p) => format!("{name}/{}-{}.safetensors", p.element.name(), p.order.name()),
         Op::Swizzle => format!("{name}/{}.safetensors", ScaleLayout::Blocked.name()),
+        Op::Gemm(g) => {
+            format!("{name}/{}-{}-{}.safetensors", g.scaling.name(), g.pair(), g.output.name())
+        }
+        Op::GroupedGemm(g) => {
+            let (scaling, pair, output) =
+                (g.gemm.scaling.name(), g.gemm.pair(), g.gemm.output.name());
+            format!("{name}/{scaling}-{pair}-{output}-{}.safetensors", g.axis.name())
+        }
+        Op::Linear(l) => {
+            let pad = if l.pad { "-pad" } else { "" };
+            format!("{name}/{}{pad}.safetensors", l.recipe.name())
+        }
+        Op::AllToAll(a) => format!("{name}/{}.safetensors", a.recipe.name()),
+        Op::GroupSwizzle(g) => format!("{name}/{}.safetensors", g.name()),
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) const fn care_code(rule: Rule) -> u8 {
         Rule::Exact => 0,
         Rule::AnyNan => 1,
         Rule::Free => 2,
+        Rule::AnyZero => 3,
+        Rule::Between { .. } => 4,
     }
 }
 
@@ -31,7 +33,7 @@ pub(super) fn tensors(
         Op::Quantize(q) => quantize(*q, convention),
         Op::Dequantize(d) => dequantize(*d, convention),
         Op::Cast(c) => cast(*c, convention),
-        Op::Pack(_) | Op::Swizzle => by_case(op, convention),
+        _ => by_case(op, convention),
     }
 }
 

@@ -1,5 +1,11 @@
 //! Ops as data: what a backend is asked to do, beside the tensors it is asked to do it to.
 
+mod gemm;
+mod training;
+
+pub use gemm::{ANY_ORDER_NAME, Factor, Gemm, GroupedGemm, Scaling, Test};
+pub use training::{AllToAll, GroupSwizzle, Linear};
+
 use mx_reference::pack::PackOrder;
 use mx_reference::{
     Axis, BlockShape, Blocking, Element, Format, Overflow, Rounding, ScaleLayout, ScaleMode, format,
@@ -54,6 +60,16 @@ pub enum Op {
     Pack(Pack),
     /// `scales` → `scales` in the blocked layout.
     Swizzle,
+    /// `a_elements`, `a_scales`, `b_elements`, `b_scales` (and `tensor_scale`) → `output`.
+    Gemm(Gemm),
+    /// The same with `offsets`, a product for each group.
+    GroupedGemm(GroupedGemm),
+    /// `x`, `w`, `grad_output` (and `offsets`) → `y`, `grad_input`, `grad_weight`.
+    Linear(Linear),
+    /// `input`, `splits` → `scales`, `elements`, `output`.
+    AllToAll(AllToAll),
+    /// `scales` (and `offsets`) → `scales` in the blocked layout of their groups.
+    GroupSwizzle(GroupSwizzle),
 }
 
 /// Block quantisation.
@@ -279,6 +295,12 @@ impl Op {
             Self::Cast(_) => "cast",
             Self::Pack(_) => "pack",
             Self::Swizzle => "swizzle",
+            Self::Gemm(_) => "gemm",
+            Self::GroupedGemm(_) => "grouped_gemm",
+            Self::Linear(Linear { grouped: false, .. }) => "linear",
+            Self::Linear(Linear { grouped: true, .. }) => "grouped_linear",
+            Self::AllToAll(_) => "all_to_all",
+            Self::GroupSwizzle(_) => "group_swizzle",
         }
     }
 
@@ -316,6 +338,24 @@ impl Op {
             }
             Self::Pack(p) => format!("{name}/{}/{}/-/-", p.element.name(), p.order.name()),
             Self::Swizzle => format!("{name}/-/-/-/-"),
+            Self::Gemm(g) => {
+                format!("{name}/{}/{}/{}/-", g.pair(), g.scaling.name(), g.output.name())
+            }
+            Self::GroupedGemm(g) => {
+                let (gemm, axis) = (&g.gemm, g.axis.name());
+                let (scaling, output) = (gemm.scaling.name(), gemm.output.name());
+                format!("{name}/{}/{scaling}/{output}/{axis}", gemm.pair())
+            }
+            Self::Linear(l) => {
+                let element = l.config().element.name();
+                let pad = if l.pad { "+pad" } else { "" };
+                format!("{name}/{element}/{}{pad}/{}/-", l.recipe.name(), Linear::INPUT.name())
+            }
+            Self::AllToAll(a) => {
+                let (element, recipe) = (a.element().name(), a.recipe.name());
+                format!("{name}/{element}/{recipe}/{}/row", Linear::INPUT.name())
+            }
+            Self::GroupSwizzle(g) => format!("{name}/-/-/-/{}", g.name()),
         }
     }
 
@@ -344,6 +384,20 @@ impl Op {
             ]),
             Self::Pack(p) => own(&[("element", p.element.name()), ("order", p.order.name())]),
             Self::Swizzle => BTreeMap::new(),
+            Self::Gemm(g) => g.fields(),
+            Self::GroupedGemm(g) => {
+                let mut fields = g.gemm.fields();
+                fields.insert("axis", g.axis.name().to_owned());
+                fields
+            }
+            Self::Linear(l) => l.fields(),
+            Self::AllToAll(a) => own(&[
+                ("recipe", a.recipe.name()),
+                ("element", a.element().name()),
+                ("mode", a.recipe.config().mode.name()),
+                ("input", Linear::INPUT.name()),
+            ]),
+            Self::GroupSwizzle(g) => own(&[("axis", g.name())]),
         }
     }
 }

@@ -1,10 +1,20 @@
 //! The right answer to a call, by the reference, and how each byte of it is compared.
 
-use crate::op::{Float, Op, Quantize, View};
+mod gemm;
+mod training;
+
+pub use gemm::{
+    Multiply, ReferenceProducts, gemm_answer, grouped_answer, grouped_product, product,
+};
+pub use training::{LINEAR_OUTPUTS, all_to_all_answer, group_swizzle_answer, linear_answer};
+
+use crate::op::{Float, Linear, Op, Quantize, View};
 use crate::tensor::{Data, Tensor, Tensors};
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
+use mx_reference::gemm::ModelError;
 use mx_reference::pack::{pack, packed_len};
+use mx_reference::training::TrainingError;
 use mx_reference::{
     Axis, BlockShape, Blocking, Convention, Matrix, MatrixView, Profile, Quantized, Rule,
     ScaleLayout, ShapeError, check_quantized, dequantize, quantize,
@@ -34,13 +44,29 @@ pub enum AnswerError {
         got: usize,
     },
     /// A tensor of the wrong rank.
-    #[error("tensor `{name}`: expected two dimensions, got shape {shape:?}")]
+    #[error("tensor `{name}`: expected another number of dimensions, got shape {shape:?}")]
     Rank {
         /// Its name.
         name: &'static str,
         /// Its shape.
         shape: Vec<usize>,
     },
+    /// Scales of a shape that does not fit their elements.
+    #[error("tensor `{name}`: expected shape {expected:?}, one scale a block, got {got:?}")]
+    Scales {
+        /// Its name.
+        name: &'static str,
+        /// Rows and blocks.
+        expected: [usize; 2],
+        /// Its shape.
+        got: Vec<usize>,
+    },
+    /// Operands that an accumulation is not of.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A training step that was refused.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
     /// A convention that an implementation does not know.
     #[error("the convention `{0}` is not implemented here")]
     Convention(&'static str),
@@ -96,6 +122,11 @@ pub fn answer(
             let blocked = ScaleLayout::Blocked.arrange(shape, bytes("scales", scales)?)?;
             Ok(one("scales", [blocked.len()], Data::U8(blocked)))
         }
+        Op::Gemm(g) => gemm_answer(g, inputs, &ReferenceProducts),
+        Op::GroupedGemm(g) => grouped_answer(g, inputs, &ReferenceProducts),
+        Op::Linear(l) => linear_answer(l, inputs, &ReferenceProducts),
+        Op::AllToAll(a) => all_to_all_answer(a, inputs),
+        Op::GroupSwizzle(g) => group_swizzle_answer(*g, inputs),
     }
 }
 
@@ -189,37 +220,66 @@ pub fn rule(
     name: &str,
     index: usize,
 ) -> Rule {
+    rules(op, convention, inputs, expected, name)(index)
+}
+
+/// How each element of output `name` is compared, given the right outputs: what all elements share is computed once.
+///
+/// # Panics
+/// If `expected` are not the right outputs of this call; so does the answer.
+pub fn rules<'a>(
+    op: &'a Op,
+    convention: &'static Convention,
+    inputs: &'a Tensors,
+    expected: &'a Tensors,
+    name: &str,
+) -> Box<dyn Fn(usize) -> Rule + 'a> {
     let nan_or_exact = |is_nan| if is_nan { Rule::AnyNan } else { Rule::Exact };
-    let got = || expected[name].data.get(index);
+    let output = &expected[name];
+    let got = move |index| output.data.get(index);
     match op {
-        Op::Quantize(q) if name == "elements" => {
+        Op::Quantize(q) if name == "elements" => Box::new(move |index| {
             let profile = Profile { element: q.element, mode: q.mode, convention };
-            let cols = expected[name].shape[1];
+            let cols = output.shape[1];
             let (r, c) = (index / cols, index % cols);
-            let scale_shape = (expected[name].shape[0] / q.block.rows(), cols / q.block.cols());
+            let scale_shape = (output.shape[0] / q.block.rows(), cols / q.block.cols());
             let at = match q.layout {
                 ScaleLayout::Blocked => {
-                    let shape = (expected[name].shape[0], scale_shape.1);
+                    let shape = (output.shape[0], scale_shape.1);
                     q.layout.offset(shape, r, c / q.block.cols())
                 }
                 layout => layout.offset(scale_shape, r / q.block.rows(), c / q.block.cols()),
             };
             let scale = expected["scales"].data.get(at) as u8;
             let is_nan = q.input.format().is_nan(input_bits(q, &inputs["input"], r, c));
-            profile.rule(scale, got() as u8, is_nan)
+            profile.rule(scale, got(index) as u8, is_nan)
+        }),
+        Op::Dequantize(d) => {
+            Box::new(move |index| nan_or_exact(d.output.format().is_nan(got(index))))
         }
-        Op::Dequantize(d) => nan_or_exact(d.output.format().is_nan(got())),
-        Op::Cast(c) => {
+        Op::Cast(c) => Box::new(move |index| {
             let target = c.target.format();
             if target.has_nan() {
-                nan_or_exact(target.is_nan(got()))
+                nan_or_exact(target.is_nan(got(index)))
             } else if c.input.format().is_nan(inputs["input"].data.get(index)) {
                 Rule::Free
             } else {
                 Rule::Exact
             }
+        }),
+        Op::Gemm(g) => gemm::gemm_rules(g, inputs, output),
+        Op::GroupedGemm(g) => gemm::grouped_rules(g, inputs, output),
+        Op::Linear(l) => training::linear_rules(l, inputs, output, name),
+        Op::AllToAll(a) if name != "scales" => Box::new(move |index| {
+            let format = match output.data {
+                Data::U8(_) => a.element().format(),
+                _ => Linear::OUTPUT.format(),
+            };
+            nan_or_exact(format.is_nan(got(index)))
+        }),
+        Op::Quantize(_) | Op::Pack(_) | Op::Swizzle | Op::AllToAll(_) | Op::GroupSwizzle(_) => {
+            Box::new(|_| Rule::Exact)
         }
-        Op::Quantize(_) | Op::Pack(_) | Op::Swizzle => Rule::Exact,
     }
 }
 

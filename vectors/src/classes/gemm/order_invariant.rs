@@ -1,0 +1,204 @@
+//! Sums that no order of additions rounds: signed powers of two whose magnitudes add up to 2^W units at most, so that every partial sum
+//! is an integer of W bits in that unit.
+//!
+//! W = 11 suits f16 accumulators, 14 the FP8 tensor cores of Ada and Hopper, 24 f32 and everything that keeps at least 23 bits
+//! below its largest exponent.
+
+use super::operands::{Side, call as build, code, full, gemm, none, scale_byte, stream};
+use crate::class::{Call, Class, Level, Source};
+use crate::op::{Float, Gemm, Op, Scaling, Test};
+use crate::rng::Stream;
+use mx_reference::gemm::Scheme;
+
+const FAULTS: &[&str] = &[
+    "DeepSeek-V3 issue 197, DeepGEMM issue 37: FP8 tensor cores that keep 14 bits",
+    "vLLM PR 53709: blocks whose scales lie far apart rounded to zero",
+];
+
+pub(in crate::classes) const X11: Class = Class {
+    name: "g1-x11",
+    aim: "sums of at most 2^11 units: exact in every order, even in f16 accumulators",
+    faults: FAULTS,
+    source: Source::Tensors {
+        count: |op, level| count(op, level, 11),
+        call: |op, n| call(op, n, 11),
+    },
+};
+
+pub(in crate::classes) const X14: Class = Class {
+    name: "g1-x14",
+    aim: "sums of at most 2^14 units: exact in every order, even in the FP8 tensor cores of Ada and Hopper",
+    faults: FAULTS,
+    source: Source::Tensors {
+        count: |op, level| count(op, level, 14),
+        call: |op, n| call(op, n, 14),
+    },
+};
+
+pub(in crate::classes) const X24: Class = Class {
+    name: "g1-x24",
+    aim: "sums of at most 2^24 units: exact in every order of f32 additions; accumulators of fewer bits lose some",
+    faults: FAULTS,
+    source: Source::Tensors {
+        count: |op, level| count(op, level, 24),
+        call: |op, n| call(op, n, 24),
+    },
+};
+
+/// M, N, K; the first are multiples of 128.
+const SHAPES: [(usize, usize, usize); 10] = [
+    (128, 128, 128),
+    (128, 256, 1024),
+    (1, 1, 32),
+    (17, 129, 96),
+    (129, 17, 160),
+    (16, 16, 1184),
+    (272, 16, 64),
+    (16, 272, 128),
+    (3, 5, 4096),
+    (2, 2, 16384),
+];
+/// Shapes of cells that do not get all.
+const FEW: u64 = 1;
+
+/// Exponents that the scales of A and B start from: ordinary, byte 0 of A, byte 0 of B, the top of A, the top of B, subnormal
+/// outputs, and large ones.
+const REGIMES: [[i32; 2]; 7] =
+    [[0, 0], [-127, 20], [20, -127], [115, -60], [-60, 115], [-66, -66], [49, 49]];
+
+fn count(op: &Op, level: Level, width: u32) -> u64 {
+    let Some(g) = gemm(op) else { return 0 };
+    if width > 14 && kept_bits(g) < 23 {
+        return 0;
+    }
+    match level {
+        Level::Smoke => u64::from(full(g) && g.a == g.b),
+        _ if full(g) => SHAPES.len() as u64 * regimes(g, width),
+        _ => FEW * regimes(g, width),
+    }
+}
+
+/// Bits that the accumulation keeps below its largest exponent.
+fn kept_bits(g: &Gemm) -> u32 {
+    match g.accumulation().scheme {
+        Scheme::Chain { step, .. } | Scheme::Halves { step } | Scheme::Groups { step } => {
+            step.fraction.min(step.accumulator.mantissa_bits)
+        }
+        Scheme::Exact | Scheme::AnyOrder | Scheme::Sequential | Scheme::Pairwise => 23,
+    }
+}
+
+/// Extreme scales where there are scales, and outputs that can show them. f16 accumulators hold neither.
+fn regimes(g: &Gemm, width: u32) -> u64 {
+    if g.scaling == Scaling::Mx && g.output != Float::F16 && width > 11 {
+        REGIMES.len() as u64
+    } else {
+        1
+    }
+}
+
+fn call(op: &Op, n: u64, width: u32) -> Call {
+    let Some(g) = gemm(op) else { return none(op) };
+    let regime = n % regimes(g, width);
+    let shape = (n / regimes(g, width)) as usize;
+    let (m, columns, k) = SHAPES[shape];
+    let names = ["g1-x11", "g1-x14", "g1-x24"];
+    let name = names[usize::from(width > 11) + usize::from(width > 14)];
+    let mut stream = stream(name, g, n);
+    // A product is 1, 1/2 or 1/4 times its scales: two octaves of its own, and those of the scales.
+    let octaves = [width / 2, 2, 0][n as usize % 3];
+    let most = (1usize << (width - 2 - octaves)).min(k);
+    let [first, second] = REGIMES[regime as usize];
+    let scales = [octaves / 2, octaves - octaves / 2];
+    let mut a = Side::new(g.a, g.scaling, m, k);
+    let mut b = Side::new(g.b, g.scaling, columns, k);
+    let signs = n % 4;
+    for r in 0..m {
+        let start = stream.below(k as u64) as usize;
+        for step in 0..most {
+            let at = (start + step * (k / most)) % k;
+            let negative = sign(&mut stream, signs, r, step, most);
+            set(&mut a, r, at, negative, scales[0], &mut stream);
+        }
+    }
+    for r in 0..columns {
+        for at in 0..k {
+            let negative = signs == 0 && stream.flag();
+            set(&mut b, r, at, negative, scales[1], &mut stream);
+        }
+    }
+    scale(&mut a, first, scales[0], &mut stream);
+    scale(&mut b, second, scales[1], &mut stream);
+    build(g, Test::Exact, a, b)
+}
+
+/// The sign of a row's element: random, half against half so that sums cancel, Hadamard, or all positive.
+fn sign(stream: &mut Stream, signs: u64, r: usize, step: usize, most: usize) -> bool {
+    match signs {
+        0 => stream.flag(),
+        1 => step >= most / 2,
+        2 => (r & step).count_ones() % 2 == 1,
+        _ => false,
+    }
+}
+
+/// ±1 or ±1/2; without scales the octaves are the element's own.
+fn set(side: &mut Side, r: usize, k: usize, negative: bool, octaves: u32, stream: &mut Stream) {
+    let own = match side.scaling {
+        Scaling::Mx | Scaling::Nvfp4 => 0,
+        Scaling::Unit | Scaling::Plain => stream.below(u64::from(octaves) + 1) as i32,
+    };
+    let half = stream.flag();
+    // Where elements have octaves of their own they fall below 1, which FP8 formats can down to 2^-6.
+    let exponent = -i32::from(half) - own.min(if octaves > 5 { 5 } else { own });
+    side.set(r, k, code(side.factor, negative, 1, exponent));
+}
+
+fn scale(side: &mut Side, base: i32, octaves: u32, stream: &mut Stream) {
+    let base = if side.scaling == Scaling::Nvfp4 { 0 } else { base };
+    let top = octaves.min(if side.scaling == Scaling::Nvfp4 { 8 } else { octaves });
+    for r in 0..side.rows {
+        for block in 0..side.blocks() {
+            let exponent = base + stream.below(u64::from(top) + 1) as i32;
+            side.scale(r, block, scale_byte(side.scaling, exponent));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::product;
+    use crate::cells::cells;
+    use mx_reference::ExactSum;
+    use rstest::rstest;
+
+    /// Every partial sum is an integer of `width` bits in a common unit, and the unit is one that f32 has.
+    #[rstest]
+    fn sums_fit_their_width(#[values(11, 14, 24)] width: u32) {
+        for op in cells() {
+            let Op::Gemm(g) = op else { continue };
+            for n in (0..count(&op, Level::Standard, width)).step_by(5) {
+                let call = call(&op, n, width);
+                let product = product(&g, &call.inputs).unwrap();
+                let shape = product.shape();
+                for (i, j) in [(0, 0), (shape.m - 1, shape.n / 2)] {
+                    let magnitude = *product.dot(i, j).magnitude.finite().unwrap();
+                    if magnitude.is_zero() {
+                        continue;
+                    }
+                    let unit = magnitude_unit(&magnitude);
+                    let top = magnitude.exponent().unwrap();
+                    assert!(top - unit <= width as i32, "{} #{n}: {top} {unit}", op.prefix());
+                    assert!(unit >= -149 && top < 127, "{} #{n}: {top} {unit}", op.prefix());
+                }
+            }
+        }
+    }
+
+    fn magnitude_unit(sum: &ExactSum) -> i32 {
+        let limbs = sum.limbs();
+        let first = limbs.iter().position(|&limb| limb != 0).unwrap();
+        ExactSum::UNIT + 64 * first as i32 + limbs[first].trailing_zeros() as i32
+    }
+}
