@@ -1,14 +1,16 @@
 //! How fast each entry point is on this machine: the best of several runs, on the current rayon pool unless it says one core.
+//! With `gemm` as an argument only the matrix products.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use half::{bf16, f16};
 use mx_native::{
-    ScaleRule, dequantize_f32, dequantize_f32_into, dequantize_u16_into, encode_slice,
-    quantize_into, quantize_row,
+    ScaleRule, dequantize_f32, dequantize_f32_into, dequantize_u16_into, encode_slice, gemm,
+    gemm_with_magnitude, quantize_into, quantize_row,
 };
-use mx_reference::format::BF16;
+use mx_reference::format::{BF16, E2M1, E4M3, E5M2, E8M0, F32, UE4M3};
+use mx_reference::gemm::{BlockScales, Codes, Gemm, GemmShape, Operand};
 use mx_reference::{
     Axis, BlockShape, Blocking, Convention, Element, Input, MatrixView, Overflow, Profile,
     Rounding, ScaleMode, convention,
@@ -18,6 +20,10 @@ const SIDE: usize = 4096;
 const N: usize = SIDE * SIDE;
 
 fn main() {
+    products();
+    if std::env::args().any(|arg| arg == "gemm") {
+        return;
+    }
     let bits: Vec<u32> = (0..N as u32).map(|i| i.wrapping_mul(0x9e37_79b9)).map(spread).collect();
     let f32s: Vec<f32> = bits.iter().map(|&b| f32::from_bits(b)).collect();
     let bf16s: Vec<bf16> = f32s.iter().map(|&x| bf16::from_f32(x)).collect();
@@ -162,4 +168,67 @@ fn dequantized() {
         black_box(dequantize_f32(Element::E4m3, size, shape, &codes, &scales).expect("fits"));
     });
     report("dequantize e4m3 to f32 in new memory", N, 4 * N, seconds);
+}
+
+/// Products of 1024 × 1024 × 1024.
+fn products() {
+    let mixed = Mixed::new(|hash| 119 + (hash % 17) as u8);
+    let wide = Mixed::new(|hash| (hash % 255) as u8);
+    let mx = |format, data: &'static Mixed| Operand {
+        format,
+        codes: Codes::Bytes(&data.codes),
+        scales: Some(BlockScales {
+            format: &E8M0,
+            bytes: &data.scales[..data.codes.len() / 32],
+            block: 32,
+        }),
+    };
+    let unscaled = Operand { scales: None, ..mx(&E4M3, mixed) };
+    let nvfp4 = Operand {
+        format: &E2M1,
+        codes: Codes::Bytes(&mixed.codes),
+        scales: Some(BlockScales { format: &UE4M3, bytes: &mixed.scales, block: 16 }),
+    };
+    let bf16 = Operand { format: &BF16, codes: Codes::Halves(&mixed.halves), scales: None };
+    for (what, a, b) in [
+        ("e4m3", mx(&E4M3, mixed), mx(&E4M3, mixed)),
+        ("e4m3 without scales", unscaled, unscaled),
+        ("e4m3 under wide scales", mx(&E4M3, wide), mx(&E4M3, wide)),
+        ("e4m3 e5m2", mx(&E4M3, mixed), mx(&E5M2, mixed)),
+        ("e5m2", mx(&E5M2, mixed), mx(&E5M2, mixed)),
+        ("nvfp4", nvfp4, nvfp4),
+        ("bf16", bf16, bf16),
+    ] {
+        let product = Gemm::new(Mixed::SHAPE, a, b, None, None).expect("fits");
+        let seconds = best(|| drop(black_box(gemm(&product, &F32))));
+        println!("gemm {what:39} {:7.2} GMAC/s", Mixed::MACS / seconds / 1e9);
+    }
+    let product = Gemm::new(Mixed::SHAPE, mx(&E4M3, mixed), mx(&E4M3, mixed), None, None);
+    let product = product.expect("fits");
+    let seconds = best(|| drop(black_box(gemm_with_magnitude(&product, &F32))));
+    println!("gemm e4m3 with magnitudes {:25.2} GMAC/s", Mixed::MACS / seconds / 1e9);
+}
+
+/// A square operand in every form.
+struct Mixed {
+    codes: Vec<u8>,
+    halves: Vec<u16>,
+    scales: Vec<u8>,
+}
+
+impl Mixed {
+    const SIDE: usize = 1024;
+    const SHAPE: GemmShape = GemmShape { m: Self::SIDE, n: Self::SIDE, k: Self::SIDE };
+    const MACS: f64 = (Self::SIDE * Self::SIDE * Self::SIDE) as f64;
+
+    fn new(scale: impl Fn(u32) -> u8) -> &'static Self {
+        let hash = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9) >> 7;
+        let elements = 0..Self::SIDE * Self::SIDE;
+        let number = |i| hash(i) as u8 & 0xfb;
+        Box::leak(Box::new(Self {
+            codes: elements.clone().map(number).collect(),
+            halves: elements.clone().map(|i| (spread(hash(i) << 9) >> 16) as u16).collect(),
+            scales: elements.step_by(16).map(|i| scale(hash(i / 16))).collect(),
+        }))
+    }
 }

@@ -1,5 +1,7 @@
 //! One source, several instruction sets: the element format becomes a type, and the best instruction set is chosen at run time.
 
+use std::marker::PhantomData;
+
 use mx_reference::format::{E2M1, E2M3, E3M2, E4M3, E5M2, INT8};
 use mx_reference::{Element, Format};
 
@@ -26,19 +28,36 @@ pub(crate) trait Kernel {
     fn run<S: Spec>(self);
 }
 
-/// Runs a kernel for an element format with the best instruction set of this machine.
-pub(crate) fn dispatch<K: Kernel>(element: Element, kernel: K) {
-    match element {
-        Element::E4m3 => detect::<E4m3, K>(kernel),
-        Element::E5m2 => detect::<E5m2, K>(kernel),
-        Element::E3m2 => detect::<E3m2, K>(kernel),
-        Element::E2m3 => detect::<E2m3, K>(kernel),
-        Element::E2m1 => detect::<E2m1, K>(kernel),
-        Element::Int8 => detect::<Int8, K>(kernel),
+/// A [`Kernel`] that is of no element format.
+pub(crate) trait Work {
+    /// Does the work.
+    fn run(self);
+}
+
+/// A kernel that knows its element format.
+struct Typed<S, K>(K, PhantomData<S>);
+
+impl<S: Spec, K: Kernel> Work for Typed<S, K> {
+    #[inline(always)]
+    fn run(self) {
+        self.0.run::<S>();
     }
 }
 
-fn detect<S: Spec, K: Kernel>(kernel: K) {
+/// Runs a kernel for an element format with the best instruction set of this machine.
+pub(crate) fn dispatch<K: Kernel>(element: Element, kernel: K) {
+    match element {
+        Element::E4m3 => detect(Typed::<E4m3, K>(kernel, PhantomData)),
+        Element::E5m2 => detect(Typed::<E5m2, K>(kernel, PhantomData)),
+        Element::E3m2 => detect(Typed::<E3m2, K>(kernel, PhantomData)),
+        Element::E2m3 => detect(Typed::<E2m3, K>(kernel, PhantomData)),
+        Element::E2m1 => detect(Typed::<E2m1, K>(kernel, PhantomData)),
+        Element::Int8 => detect(Typed::<Int8, K>(kernel, PhantomData)),
+    }
+}
+
+/// Does the work with the best instruction set of this machine.
+pub(crate) fn detect<W: Work>(work: W) {
     #[cfg(target_arch = "x86_64")]
     #[expect(
         unsafe_code,
@@ -46,16 +65,16 @@ fn detect<S: Spec, K: Kernel>(kernel: K) {
     )]
     if std::is_x86_feature_detected!("avx2") {
         // SAFETY: the running CPU was just found to support AVX2, the only feature that `avx2` enables.
-        return unsafe { avx2::<S, K>(kernel) };
+        return unsafe { avx2(work) };
     }
-    kernel.run::<S>();
+    work.run();
 }
 
 /// Variable shifts per lane, which the kernels live on, came to x86 with AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn avx2<S: Spec, K: Kernel>(kernel: K) {
-    kernel.run::<S>();
+fn avx2<W: Work>(work: W) {
+    work.run();
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod cast;
 mod columns;
 mod dequantize;
 mod dispatch;
+mod gemm;
 mod lane;
 mod plan;
 mod quantize;
@@ -20,5 +21,6 @@ pub use cast::{encode, encode_slice};
 pub use dequantize::{
     dequantize, dequantize_f32, dequantize_f32_into, dequantize_u16, dequantize_u16_into,
 };
+pub use gemm::{accumulate, gemm, gemm_with_magnitude};
 pub use quantize::{quantize, quantize_into, quantize_row};
 pub use scale::{ScaleRule, scale_byte};
