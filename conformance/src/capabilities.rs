@@ -1,10 +1,15 @@
 //! What a backend claims. Nothing outside a claim is sent, and refusing inside it is a failure.
 
-use crate::suggest::near_miss;
+use crate::suggest::{near_miss, nearest};
+use mx_reference::gemm::{Accepts, Model};
 use mx_reference::pack::PackOrder;
+use mx_reference::training::Recipe;
 use mx_reference::{BlockShape, Convention, ScaleMode};
-use mx_vectors::op::{CastOverflow, CastRounding, Target};
-use mx_vectors::{Call, Float, Op};
+use mx_vectors::answer::product;
+use mx_vectors::op::{
+    ANY_ORDER_NAME, CastOverflow, CastRounding, Factor, Gemm, GroupedGemm, Linear, Scaling, Target,
+};
+use mx_vectors::{Call, Float, Op, Tensors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,9 +22,9 @@ pub struct Capabilities {
     pub ops: Claim,
     /// `element/mode`; for ops without a mode the part before the slash counts.
     pub profiles: Claim,
-    /// Input types (output types of dequantize).
+    /// Input types (output types of dequantize and of matrix products).
     pub inputs: Claim,
-    /// `row`, `col`, `32x32`.
+    /// `row`, `col`, `32x32`; `m`, `k` and `experts` of grouped ops.
     pub axes: Claim,
     /// Scale layouts.
     pub layouts: Claim,
@@ -33,11 +38,42 @@ pub struct Capabilities {
     pub overflows: Claim,
     /// Orders of packing.
     pub orders: Claim,
+    /// Recipes of training steps and exchanges.
+    pub recipes: Claim,
+    /// The accumulation of matrix products: a model by name, or `f32` for f32 additions in any order.
+    pub accumulate: Option<Accumulate>,
     /// Rows and columns that every tensor must be a multiple of.
     pub multiple: Option<(usize, usize)>,
     /// Whether strided views are taken; adapters get contiguous tensors.
     #[serde(skip_deserializing)]
     pub strided: bool,
+}
+
+/// An accumulation by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Accumulate(pub Option<Model>);
+
+impl TryFrom<String> for Accumulate {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        if name == ANY_ORDER_NAME {
+            return Ok(Self(None));
+        }
+        let known = || std::iter::once(ANY_ORDER_NAME).chain(Model::ALL.map(Model::name));
+        Model::from_name(&name).map(|model| Self(Some(model))).ok_or_else(|| {
+            let names: Vec<&str> = known().collect();
+            let names = (nearest(&name, &names), names.join(", "));
+            format!("unknown accumulation `{name}`{}; known: {}", names.0, names.1)
+        })
+    }
+}
+
+impl From<Accumulate> for String {
+    fn from(Accumulate(model): Accumulate) -> Self {
+        model.map_or(ANY_ORDER_NAME, Model::name).to_owned()
+    }
 }
 
 /// A set of values, or all of them.
@@ -109,14 +145,26 @@ impl Claim {
     }
 }
 
-/// Ops of the protocol that later versions ask for.
-const LATER_OPS: [&str; 2] = ["gemm", "grouped_gemm"];
+/// Every op of the protocol.
+const OPS: [&str; 11] = [
+    "quantize",
+    "dequantize",
+    "cast",
+    "pack",
+    "swizzle",
+    "gemm",
+    "grouped_gemm",
+    "linear",
+    "grouped_linear",
+    "all_to_all",
+    "group_swizzle",
+];
 
 impl Capabilities {
     /// A claim that looks like a misspelt one, in words. A typo would otherwise claim everything (a key) or nothing (a value);
     /// names that resemble nothing are left alone, since claims may go beyond this version.
     pub fn misspelt(&self, keys: &[&str]) -> Option<String> {
-        const KEYS: [&str; 18] = [
+        const KEYS: [&str; 19] = [
             "name",
             "version",
             "artifact",
@@ -131,6 +179,7 @@ impl Capabilities {
             "roundings",
             "overflows",
             "orders",
+            "recipes",
             "multiple",
             "accumulate",
             "op",
@@ -145,19 +194,22 @@ impl Capabilities {
             profiles
                 .extend(ScaleMode::ALL.map(|m| format!("{}/{}", target.format().name, m.name())));
         }
+        for (a, b) in Factor::ALL.into_iter().flat_map(|a| Factor::ALL.map(|b| (a, b))) {
+            profiles
+                .extend(Scaling::ALL.map(|s| format!("{}-{}/{}", a.name(), b.name(), s.name())));
+        }
         let profiles: Vec<&str> = profiles.iter().map(String::as_str).collect();
-        let ops = ["quantize", "dequantize", "cast", "pack", "swizzle"];
-        let ops: Vec<&str> = ops.into_iter().chain(LATER_OPS).collect();
-        let checks: [(&str, &Claim, &[&str]); 9] = [
-            ("op", &self.ops, &ops),
+        let checks: [(&str, &Claim, &[&str]); 10] = [
+            ("op", &self.ops, &OPS),
             ("profile", &self.profiles, &profiles),
             ("input", &self.inputs, &Float::ALL.map(Float::name)),
-            ("axis", &self.axes, &["row", "col", "32x32"]),
+            ("axis", &self.axes, &["row", "col", "32x32", "m", "k", "experts"]),
             ("layout", &self.layouts, &["plain", "blocked"]),
             ("convention", &self.conventions, &Convention::ALL.map(|c| c.name)),
             ("rounding", &self.roundings, &CastRounding::ALL.map(CastRounding::name)),
             ("overflow", &self.overflows, &CastOverflow::ALL.map(CastOverflow::name)),
             ("order", &self.orders, &PackOrder::ALL.map(PackOrder::name)),
+            ("recipe", &self.recipes, &Recipe::ALL.map(Recipe::name)),
         ];
         let values = checks.into_iter().flat_map(|(what, claim, known)| {
             let values = match claim {
@@ -207,6 +259,46 @@ impl Capabilities {
                 self.covers_element(p.element.name()) && self.orders.covers(p.order.name())
             }
             Op::Swizzle => true,
+            Op::Gemm(g) => self.covers_gemm(g),
+            Op::GroupedGemm(g) => self.covers_gemm(&g.gemm) && self.axes.covers(g.axis.name()),
+            Op::Linear(l) => self.covers_recipe(l.recipe),
+            Op::AllToAll(a) => self.covers_recipe(a.recipe),
+            Op::GroupSwizzle(g) => self.axes.covers(g.name()),
+        }
+    }
+
+    /// Products are claimed as `A-B/scaling` (`e4m3-e5m2/mx`), as `A-B`, or by quantisation profiles of both elements; and only
+    /// those that the declared accumulation is of.
+    fn covers_gemm(&self, g: &Gemm) -> bool {
+        let pair = g.pair();
+        let profile = format!("{pair}/{}", g.scaling.name());
+        let elements = self.covers_element(g.a.name()) && self.covers_element(g.b.name());
+        let claimed = self.profiles.covers(&profile)
+            || self.profiles.covers(&pair)
+            || g.scaling == Scaling::Mx && elements
+            || g.scaling == Scaling::Unit
+                && (elements || self.profiles.covers(&format!("{pair}/mx")));
+        claimed && self.inputs.covers(g.output.name()) && g.is_of_its_model()
+    }
+
+    fn covers_recipe(&self, recipe: Recipe) -> bool {
+        self.recipes.covers(recipe.name())
+            && self.covers_element(recipe.config().element.name())
+            && self.inputs.covers(Linear::INPUT.name())
+    }
+
+    /// The op as this backend is asked it: with the accumulation that it declares.
+    #[must_use]
+    pub fn declared(&self, op: Op) -> Op {
+        let accumulate = self.accumulate.and_then(|accumulate| accumulate.0);
+        match op {
+            Op::Gemm(g) => Op::Gemm(Gemm { accumulate, ..g }),
+            Op::GroupedGemm(g) => {
+                let gemm = Gemm { accumulate, ..g.gemm };
+                Op::GroupedGemm(GroupedGemm { gemm, ..g })
+            }
+            Op::Linear(l) => Op::Linear(Linear { accumulate, ..l }),
+            other => other,
         }
     }
 
@@ -222,14 +314,20 @@ impl Capabilities {
     /// Whether a call is claimed: its op, its view, and shapes that are multiples of what the backend needs.
     pub fn covers_call(&self, call: &Call) -> bool {
         let (rows, cols) = self.multiple();
+        let fits = |name: &str| match call.inputs.get(name).map(|tensor| &tensor.shape[..]) {
+            Some(&[.., r, c]) => r.is_multiple_of(rows) && c.is_multiple_of(cols),
+            _ => true,
+        };
         self.covers(&call.op)
-            && call.inputs.values().all(|tensor| match tensor.shape[..] {
-                [r, c] => {
-                    matches!(call.op, Op::Dequantize(_) | Op::Pack(_) | Op::Swizzle)
-                        || r.is_multiple_of(rows) && c.is_multiple_of(cols)
+            && match call.op {
+                Op::Quantize(_) | Op::Cast(_) | Op::AllToAll(_) => fits("input"),
+                Op::Gemm(g) => {
+                    fits("a_elements") && fits("b_elements") && is_dequantized(&g, &call.inputs)
                 }
-                _ => true,
-            })
+                Op::GroupedGemm(_) => fits("a_elements") && fits("b_elements"),
+                Op::Linear(_) => ["x", "w", "grad_output"].into_iter().all(fits),
+                Op::Dequantize(_) | Op::Pack(_) | Op::Swizzle | Op::GroupSwizzle(_) => true,
+            }
     }
 
     /// Rows and columns that every tensor must be a multiple of; 1 where nothing was said.
@@ -237,6 +335,13 @@ impl Capabilities {
         let (rows, cols) = self.multiple.unwrap_or((1, 1));
         (rows.max(1), cols.max(1))
     }
+}
+
+/// Who declares an accumulation over dequantised operands declares products whose operands survive that: others are outside.
+fn is_dequantized(g: &Gemm, inputs: &Tensors) -> bool {
+    let accumulation = g.accumulation();
+    accumulation.accepts != Accepts::Dequantized
+        || product(g, inputs).is_ok_and(|product| accumulation.check(&product).is_ok())
 }
 
 #[cfg(test)]

@@ -118,7 +118,8 @@ fn judge(
         );
         return Ok(());
     }
-    let claimed = cells().into_iter().filter(|op| capabilities.covers(op));
+    let asked = cells().into_iter().map(|op| capabilities.declared(op));
+    let claimed = asked.filter(|op| capabilities.covers(op));
     let plans =
         plan(claimed, &classes::ALL, request.level, &request.filters, capabilities.multiple());
     let total = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();

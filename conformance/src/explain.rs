@@ -115,7 +115,7 @@ fn lanes(
         }
         let value = decimal(profile.element.format().decode(lane.code.into()));
         let note = match lane.rule {
-            Rule::Exact => "",
+            Rule::Exact | Rule::AnyZero | Rule::Between { .. } => "",
             Rule::AnyNan => "  any NaN code",
             Rule::Free => "  free: the format has no NaN",
         };

@@ -16,6 +16,7 @@ pub mod pipe;
 pub mod progress;
 pub mod record;
 pub mod report;
+pub mod roofline;
 pub mod runner;
 pub mod selection;
 pub mod suggest;

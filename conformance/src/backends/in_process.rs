@@ -1,8 +1,9 @@
 //! Backends that answer in this process: the reference and its fast twin.
 
 use crate::backend::{Backend, Fault, Identity, Refusal};
-use crate::capabilities::{Capabilities, Claim};
+use crate::capabilities::{Accumulate, Capabilities, Claim};
 use crate::outputs::Outputs;
+use mx_reference::gemm::Model;
 use mx_reference::{Convention, Element, ScaleMode};
 use mx_vectors::answer::{AnswerError, answer};
 use mx_vectors::{Call, Op, Tensors};
@@ -30,8 +31,10 @@ impl InProcess {
         let profiles = Element::ALL.into_iter().flat_map(|element| {
             ScaleMode::ALL.map(|mode| format!("{}/{}", element.name(), mode.name()))
         });
-        native.capabilities.ops = only(&["quantize", "dequantize", "cast"]);
-        native.capabilities.profiles = Claim::Only(profiles.collect());
+        native.capabilities.ops = only(&["quantize", "dequantize", "cast", "gemm", "grouped_gemm"]);
+        let products = ["e2m1-e2m1/nvfp4", "bf16-bf16/plain", "f16-f16/plain"];
+        let products = products.into_iter().map(str::to_owned);
+        native.capabilities.profiles = Claim::Only(profiles.chain(products).collect());
         native.capabilities.roundings = only(&["even"]);
         native
     }
@@ -44,7 +47,8 @@ impl InProcess {
             artifact: None,
             device: None,
         };
-        let capabilities = Capabilities { strided: true, ..Capabilities::default() };
+        let accumulate = Some(Accumulate(Some(Model::Exact)));
+        let capabilities = Capabilities { strided: true, accumulate, ..Capabilities::default() };
         Self { identity, capabilities, answer }
     }
 }

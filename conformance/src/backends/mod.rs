@@ -3,6 +3,8 @@
 pub mod in_process;
 pub mod native;
 pub mod oracle;
+mod oracle_gemm;
+mod oracle_training;
 pub mod process;
 
 use crate::backend::{Backend, Fault};

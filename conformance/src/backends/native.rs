@@ -1,9 +1,10 @@
 //! The fast twin as an answering function.
 
-use mx_reference::{BlockShape, Convention, Matrix, MatrixView};
+use mx_reference::gemm::{Accumulation, Gemm, ModelError};
+use mx_reference::{BlockShape, Convention, Format, Matrix, MatrixView};
 use mx_vectors::answer::{
-    AnswerError, answer as reference, bytes, check_dequantize, matrix, narrow, one, quantized,
-    tensor,
+    AnswerError, Multiply, answer as reference, bytes, check_dequantize, gemm_answer,
+    grouped_answer, linear_answer, matrix, narrow, one, quantized, tensor,
 };
 use mx_vectors::op::{Cast, View};
 use mx_vectors::{Data, Op, Tensor, Tensors};
@@ -35,7 +36,30 @@ pub fn answer(
             let input = tensor(inputs, "input", "input")?;
             Ok(one("elements", input.shape.clone(), Data::U8(cast(c, input)?)))
         }
-        Op::Pack(_) | Op::Swizzle => reference(op, convention, inputs),
+        Op::Gemm(g) => gemm_answer(g, inputs, &NativeProducts),
+        Op::GroupedGemm(g) => grouped_answer(g, inputs, &NativeProducts),
+        Op::Linear(l) => linear_answer(l, inputs, &NativeProducts),
+        Op::Pack(_) | Op::Swizzle | Op::AllToAll(_) | Op::GroupSwizzle(_) => {
+            reference(op, convention, inputs)
+        }
+    }
+}
+
+/// Products by native's exact integers, or by the reference's models spread over threads.
+struct NativeProducts;
+
+impl Multiply for NativeProducts {
+    fn exact(&self, product: &Gemm<'_>, output: &Format) -> Vec<u32> {
+        mx_native::gemm(product, output)
+    }
+
+    fn accumulate(
+        &self,
+        product: &Gemm<'_>,
+        accumulation: &Accumulation,
+        output: &Format,
+    ) -> Result<Vec<u32>, ModelError> {
+        mx_native::accumulate(product, accumulation, output)
     }
 }
 

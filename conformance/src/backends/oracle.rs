@@ -18,6 +18,10 @@ pub fn answer(
     inputs: &Tensors,
 ) -> Result<Tensors, AnswerError> {
     match op {
+        Op::Gemm(_) | Op::GroupedGemm(_) => super::oracle_gemm::answer(op, inputs),
+        Op::Linear(_) | Op::AllToAll(_) | Op::GroupSwizzle(_) => {
+            super::oracle_training::answer(op, convention, inputs)
+        }
         Op::Quantize(q) => quantize(q, convention, inputs),
         Op::Dequantize(d) => {
             let (rows, cols) = check_dequantize(inputs)?;
@@ -61,7 +65,7 @@ pub fn answer(
     }
 }
 
-fn quantize(
+pub(super) fn quantize(
     q: &Quantize,
     convention: &'static Convention,
     inputs: &Tensors,
@@ -126,7 +130,7 @@ fn convention(convention: &'static Convention) -> Result<mx_oracle::Convention, 
     }
 }
 
-const fn element(element: Element) -> mx_oracle::Format {
+pub(super) const fn element(element: Element) -> mx_oracle::Format {
     match element {
         Element::E4m3 => mx_oracle::Format::E4m3,
         Element::E5m2 => mx_oracle::Format::E5m2,
@@ -145,7 +149,7 @@ const fn target(target: Target) -> mx_oracle::Format {
     }
 }
 
-const fn float(float: Float) -> mx_oracle::Float {
+pub(super) const fn float(float: Float) -> mx_oracle::Float {
     match float {
         Float::F32 => mx_oracle::Float::F32,
         Float::Bf16 => mx_oracle::Float::Bf16,

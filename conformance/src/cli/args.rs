@@ -40,6 +40,14 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Run one case against one backend and show everything.
     Repro(ReproArgs),
+    /// Estimate the least time of a linear layer's training step on a GPU, in MX and in bf16.
+    ///
+    /// Three GEMMs, and in MX the casts before them, each at the longest of its arithmetic, its memory traffic and a floor,
+    /// as in torchao's `float8_roofline`: nothing is run. The step in MX is given unfused, each cast a kernel of its own, and
+    /// fused, the row casts of input and output gradient done by the kernels before them. A GPU whose GEMMs do not apply MX
+    /// scales (H100, H200, MI300X) is still given its FP8 peak, which an MX GEMM cannot exceed. An emulated recipe runs its
+    /// GEMMs in bf16; dequantising counts as free.
+    Roofline(super::roofline::RooflineArgs),
 }
 
 /// Arguments of `certify`.

@@ -7,6 +7,7 @@ mod golden;
 mod info;
 mod list;
 mod repro;
+mod roofline;
 mod vectors;
 
 use crate::usage_error::UsageError;
@@ -26,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Info(args) => info::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Repro(args) => repro::run(&args),
+        Command::Roofline(args) => roofline::run(&args),
     }
 }
 

@@ -11,10 +11,10 @@
 //!
 //! Everything here is rounded upwards.
 
-use super::model::{Accumulation, GROUP, Scheme, Term, group};
+use super::Gemm;
+use super::accumulation::{Accumulation, FusedDot, GROUP, Scheme, Term, group};
 use super::sum::ExactSum;
 use super::total::{Dot, Total};
-use super::{FusedDot, Gemm};
 use crate::block::Rule;
 use crate::format::{F32, Format};
 use crate::number::{Magnitude, Number};

@@ -96,7 +96,7 @@ impl<'a> GroupedGemm<'a> {
     ) -> Result<Self, ShapeError> {
         let GemmShape { m, n, k } = shape;
         let rows = match axis {
-            GroupAxis::M => n.checked_mul(ends.len()).unwrap_or(usize::MAX),
+            GroupAxis::M => n.saturating_mul(ends.len()),
             GroupAxis::K => n,
         };
         a.check((m, k), ["a_elements", "a_scales"])?;

@@ -1,6 +1,7 @@
 //! D = A·Bᵀ (+ C) over block-scaled operands: the exact answer, models of how hardware accumulates, and bounds on how far an
 //! accumulation can be from exact.
 
+mod accumulation;
 mod bound;
 mod grouped;
 mod model;
@@ -8,9 +9,10 @@ mod operand;
 mod sum;
 mod total;
 
+pub use accumulation::{Accepts, Accumulation, E8M13, FusedDot, ModelError, Scheme};
 pub use bound::Bound;
 pub use grouped::{GroupAxis, GroupedGemm, group_ranges};
-pub use model::{Accepts, Accumulation, E8M13, FusedDot, Model, ModelError, Scheme, Standing};
+pub use model::{Model, Standing};
 pub use operand::{BlockScales, Codes, Operand};
 pub use sum::ExactSum;
 pub use total::{Dot, Total};
@@ -73,7 +75,7 @@ impl<'a> Gemm<'a> {
         let GemmShape { m, n, k } = shape;
         a.check((m, k), ["a_elements", "a_scales"])?;
         b.check((n, k), ["b_elements", "b_scales"])?;
-        let outputs = m.checked_mul(n).unwrap_or(usize::MAX);
+        let outputs = m.saturating_mul(n);
         match c {
             Some(c) if c.len() != outputs => {
                 Err(ShapeError::Length { what: "c", expected: outputs, got: c.len() })
@@ -122,29 +124,51 @@ impl<'a> Gemm<'a> {
     /// If (i, j) is outside D.
     pub fn dot(&self, i: usize, j: usize) -> Dot {
         assert!(i < self.shape.m && j < self.shape.n, "({i}, {j}) of {:?}", self.shape);
-        let (mut total, mut magnitude) = (Total::ZERO, Total::ZERO);
-        let mut only_negative_zeros = self.shape.k > 0;
-        let tensor_scale = self.tensor_scale();
-        for k in 0..self.shape.k {
-            let product = self.a.value(self.shape.k, i, k).times(self.b.value(self.shape.k, j, k));
-            total.add(product);
-            magnitude.add(product.abs());
-            only_negative_zeros &= product.is_zero() && product.negative != tensor_scale.negative;
+        let (a, b) = (self.a.row(self.shape.k, i), self.b.row(self.shape.k, j));
+        let mut magnitude = Total::ZERO;
+        for (a, &b) in a.iter().zip(&b) {
+            magnitude.add(a.times(b).abs());
         }
         if self.tensor_scales.is_some() {
-            total = total.times(tensor_scale);
-            magnitude = magnitude.times(tensor_scale.abs());
+            magnitude = magnitude.times(self.tensor_scale().abs());
+        }
+        let negative = !self.tensor_scale().negative;
+        let addend_is_negative_zero = self.addend(i, j).is_none_or(|c| c.is_zero() && c.negative);
+        let only_negative_zeros = self.shape.k > 0
+            && addend_is_negative_zero
+            && a.iter().zip(&b).all(|(a, &b)| {
+                let product = a.times(b);
+                product.is_zero() && product.negative == negative
+            });
+        Dot { total: self.total(&a, &b, i, j), magnitude, only_negative_zeros }
+    }
+
+    /// The exact value at (i, j), given the values of its row of A and its row of B.
+    fn total(&self, a: &[Number], b: &[Number], i: usize, j: usize) -> Total {
+        let mut total = Total::ZERO;
+        for (a, &b) in a.iter().zip(b) {
+            total.add(a.times(b));
+        }
+        if self.tensor_scales.is_some() {
+            total = total.times(self.tensor_scale());
         }
         if let Some(c) = self.addend(i, j) {
             total.add(c);
-            only_negative_zeros &= c.is_zero() && c.negative;
         }
-        Dot { total, magnitude, only_negative_zeros }
+        total
     }
 
     /// D: each exact value rounded once to nearest even; overflow gives infinity, an exactly zero value gives +0.
     pub fn exact(&self, output: &Format) -> Vec<u32> {
-        self.each(|i, j| self.dot(i, j).total.round(output))
+        let GemmShape { m, n, k } = self.shape;
+        let columns: Vec<Vec<Number>> = (0..n).map(|j| self.b.row(k, j)).collect();
+        let mut d = Vec::with_capacity(m * n);
+        for i in 0..m {
+            let row = self.a.row(k, i);
+            let totals = columns.iter().enumerate().map(|(j, b)| self.total(&row, b, i, j));
+            d.extend(totals.map(|total| total.round(output)));
+        }
+        d
     }
 
     /// D as a model of an accumulation computes it: f32 bits, then rounded to nearest even to the output type.

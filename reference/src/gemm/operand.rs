@@ -102,6 +102,11 @@ impl Operand<'_> {
         self.element(length, r, k).times(self.scale(length, r, k))
     }
 
+    /// The values of row r.
+    pub(super) fn row(&self, length: usize, r: usize) -> Vec<Number> {
+        (0..length).map(|k| self.value(length, r, k)).collect()
+    }
+
     /// True if every scale is 1.
     pub(super) fn is_unscaled(&self) -> bool {
         const ONE: u8 = 127;

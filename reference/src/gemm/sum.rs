@@ -63,11 +63,7 @@ impl ExactSum {
         let (first, bits) = (shift / 64, shift % 64);
         let (low, high) =
             (significand << bits, if bits == 0 { 0 } else { significand >> (128 - bits) });
-        let mut term = [0; LIMBS];
-        term[first] = low as u64;
-        term[first + 1] = (low >> 64) as u64;
-        term[first + 2] = high as u64;
-        self.combine(&term, negative, first);
+        self.combine(&[low as u64, (low >> 64) as u64, high as u64], negative, first);
     }
 
     /// Adds another sum.
@@ -75,14 +71,23 @@ impl ExactSum {
         self.combine(&other.limbs, false, 0);
     }
 
-    /// Adds or subtracts limbs, from the first that may be other than zero on.
-    fn combine(&mut self, term: &[u64; LIMBS], subtract: bool, first: usize) {
-        let mut carry = subtract;
-        for (limb, &term) in self.limbs.iter_mut().zip(term).skip(first) {
-            let term = if subtract { !term } else { term };
-            let (sum, over) = limb.overflowing_add(term);
-            let (sum, again) = sum.overflowing_add(carry.into());
-            (*limb, carry) = (sum, over || again);
+    /// Adds or subtracts limbs from `first` on, until nothing is left to carry.
+    fn combine(&mut self, term: &[u64], subtract: bool, first: usize) {
+        let mut carry = false;
+        for (i, limb) in self.limbs[first..].iter_mut().enumerate() {
+            let term = match term.get(i) {
+                Some(&term) => term,
+                None if carry => 0,
+                None => return,
+            };
+            let (next, over) =
+                if subtract { limb.overflowing_sub(term) } else { limb.overflowing_add(term) };
+            let (next, again) = if subtract {
+                next.overflowing_sub(carry.into())
+            } else {
+                next.overflowing_add(carry.into())
+            };
+            (*limb, carry) = (next, over || again);
         }
     }
 

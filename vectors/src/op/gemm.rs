@@ -167,26 +167,27 @@ impl Gemm {
     pub fn is_of_its_model(&self) -> bool {
         let accepts = self.accumulation().accepts;
         let fp8 = |factor| matches!(factor, Factor::Element(Element::E4m3 | Element::E5m2));
-        let both = |is: fn(Factor) -> bool| is(self.a) && is(self.b);
+        let both = |is: &dyn Fn(Factor) -> bool| is(self.a) && is(self.b);
         match (accepts, self.scaling) {
-            (Accepts::Fp8, scaling) => scaling == Scaling::Unit && both(fp8),
+            (Accepts::Fp8, scaling) => scaling == Scaling::Unit && both(&fp8),
             (_, Scaling::Unit) => false,
             (Accepts::Any, _) => true,
-            (Accepts::Dequantized, Scaling::Plain) => {
+            (Accepts::Dequantized, scaling) => {
+                // bf16 registers hold every element format under ordinary scales, f16 ones do not.
                 let registers = self.accumulation().registers;
-                registers == Some(self.a.format()) && registers == Some(self.b.format())
+                let plain = |f: Factor| registers == Some(f.format());
+                both(&plain) || scaling != Scaling::Plain && registers == Some(&format::BF16)
             }
-            (Accepts::Dequantized, _) => true,
             (Accepts::MxFloat, scaling) => {
                 scaling == Scaling::Mx
-                    && both(|f| f.is_element() && f != Factor::Element(Element::Int8))
+                    && both(&|f| f.is_element() && f != Factor::Element(Element::Int8))
             }
             (Accepts::Mxf4, scaling) => {
-                scaling == Scaling::Mx && both(|f| f == Factor::Element(Element::E2m1))
+                scaling == Scaling::Mx && both(&|f| f == Factor::Element(Element::E2m1))
             }
             (Accepts::Nvfp4, scaling) => {
                 matches!(scaling, Scaling::Mx | Scaling::Nvfp4)
-                    && both(|f| f == Factor::Element(Element::E2m1))
+                    && both(&|f| f == Factor::Element(Element::E2m1))
             }
         }
     }

@@ -33,7 +33,7 @@ fn call(op: &Op, n: u64) -> Call {
     let Some(g) = gemm(op) else { return none(op) };
     let (k, rows) = SHAPES[n as usize / 2];
     let mut stream = stream(CLASS.name, g, n);
-    let (picking, picked) = if n % 2 == 0 { (g.a, g.b) } else { (g.b, g.a) };
+    let (picking, picked) = if n.is_multiple_of(2) { (g.a, g.b) } else { (g.b, g.a) };
     let mut one_hot = Side::new(picking, g.scaling, k, k);
     let one = code(picking, false, 1, 0);
     for r in 0..k {
@@ -43,7 +43,7 @@ fn call(op: &Op, n: u64) -> Call {
     let mut other = Side::new(picked, g.scaling, rows, k);
     other.codes.fill_with(|| number(picked, &mut stream));
     fingerprint(&mut other, g);
-    let (a, b) = if n % 2 == 0 { (one_hot, other) } else { (other, one_hot) };
+    let (a, b) = if n.is_multiple_of(2) { (one_hot, other) } else { (other, one_hot) };
     build(g, Test::Exact, a, b)
 }
 

@@ -48,7 +48,7 @@ pub(in crate::classes) const X24: Class = Class {
 /// M, N, K; the first are multiples of 128.
 const SHAPES: [(usize, usize, usize); 10] = [
     (128, 128, 128),
-    (128, 256, 1024),
+    (128, 128, 1024),
     (1, 1, 32),
     (17, 129, 96),
     (129, 17, 160),
@@ -58,9 +58,6 @@ const SHAPES: [(usize, usize, usize); 10] = [
     (3, 5, 4096),
     (2, 2, 16384),
 ];
-/// Shapes of cells that do not get all.
-const FEW: u64 = 1;
-
 /// Exponents that the scales of A and B start from: ordinary, byte 0 of A, byte 0 of B, the top of A, the top of B, subnormal
 /// outputs, and large ones.
 const REGIMES: [[i32; 2]; 7] =
@@ -73,8 +70,7 @@ fn count(op: &Op, level: Level, width: u32) -> u64 {
     }
     match level {
         Level::Smoke => u64::from(full(g) && g.a == g.b),
-        _ if full(g) => SHAPES.len() as u64 * regimes(g, width),
-        _ => FEW * regimes(g, width),
+        _ => shapes(g) + regimes(g, width) - 1,
     }
 }
 
@@ -88,9 +84,14 @@ fn kept_bits(g: &Gemm) -> u32 {
     }
 }
 
-/// Extreme scales where there are scales, and outputs that can show them. f16 accumulators hold neither.
+fn shapes(g: &Gemm) -> u64 {
+    if full(g) { SHAPES.len() as u64 } else { 1 }
+}
+
+/// Extreme scales where there are scales, accumulators that hold them and outputs that can show them.
 fn regimes(g: &Gemm, width: u32) -> u64 {
-    if g.scaling == Scaling::Mx && g.output != Float::F16 && width > 11 {
+    let widest = if kept_bits(g) < 23 { 14 } else { 24 };
+    if g.scaling == Scaling::Mx && g.output != Float::F16 && width == widest {
         REGIMES.len() as u64
     } else {
         1
@@ -99,16 +100,16 @@ fn regimes(g: &Gemm, width: u32) -> u64 {
 
 fn call(op: &Op, n: u64, width: u32) -> Call {
     let Some(g) = gemm(op) else { return none(op) };
-    let regime = n % regimes(g, width);
-    let shape = (n / regimes(g, width)) as usize;
-    let (m, columns, k) = SHAPES[shape];
+    // Every shape under ordinary scales, then the first under extreme ones.
+    let regime = (n + 1).saturating_sub(shapes(g)) as usize;
+    let (m, columns, k) = SHAPES[if regime == 0 { n as usize } else { 0 }];
     let names = ["g1-x11", "g1-x14", "g1-x24"];
     let name = names[usize::from(width > 11) + usize::from(width > 14)];
     let mut stream = stream(name, g, n);
     // A product is 1, 1/2 or 1/4 times its scales: two octaves of its own, and those of the scales.
     let octaves = [width / 2, 2, 0][n as usize % 3];
     let most = (1usize << (width - 2 - octaves)).min(k);
-    let [first, second] = REGIMES[regime as usize];
+    let [first, second] = REGIMES[regime];
     let scales = [octaves / 2, octaves - octaves / 2];
     let mut a = Side::new(g.a, g.scaling, m, k);
     let mut b = Side::new(g.b, g.scaling, columns, k);
@@ -178,7 +179,7 @@ mod tests {
     fn sums_fit_their_width(#[values(11, 14, 24)] width: u32) {
         for op in cells() {
             let Op::Gemm(g) = op else { continue };
-            for n in (0..count(&op, Level::Standard, width)).step_by(5) {
+            for n in (0..count(&op, Level::Standard, width)).step_by(3) {
                 let call = call(&op, n, width);
                 let product = product(&g, &call.inputs).unwrap();
                 let shape = product.shape();

@@ -68,7 +68,7 @@ fn nth(factor: Factor, i: u32) -> u32 {
             4 => 0x7fc1,
             _ => {
                 let significand = 128 + u64::from(i * 37 % 128);
-                code(factor, i % 3 == 0, significand, (i % 127) as i32 - 63 - 7)
+                code(factor, i.is_multiple_of(3), significand, (i % 127) as i32 - 63 - 7)
             }
         },
     }

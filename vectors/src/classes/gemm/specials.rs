@@ -56,7 +56,7 @@ fn row(side: &mut Side, r: usize, g: &Gemm) {
     let last = side.k - 24;
     let ordinary = |side: &mut Side| {
         for k in 0..side.k {
-            let negative = (k * 5 + r) % 3 == 0;
+            let negative = (k * 5 + r).is_multiple_of(3);
             side.set(r, k, code(factor, negative, 1, -((k + r) as i32 % 2)));
         }
     };
@@ -70,7 +70,7 @@ fn row(side: &mut Side, r: usize, g: &Gemm) {
     match r % KINDS {
         1 => {}
         2 => fill(side, |_| true),
-        3 => fill(side, |k| k % 2 == 0),
+        3 => fill(side, |k| k.is_multiple_of(2)),
         4 if format.has_nan() => {
             ordinary(side);
             side.set(r, last, format.nan_code);

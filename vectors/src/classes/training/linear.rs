@@ -22,7 +22,7 @@ pub(in crate::classes) const CLASS: Class = Class {
 const SHAPES: [(usize, usize, usize); 4] =
     [(128, 128, 128), (32, 64, 96), (96, 32, 64), (160, 96, 32)];
 /// K and N of grouped layers.
-const GROUPED: (usize, usize) = (64, 96);
+const GROUPED: (usize, usize) = (64, 32);
 
 /// What normal values are multiplied by.
 const OCTAVES: [f32; 6] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0];

@@ -1,0 +1,147 @@
+//! Which accumulations give every answer that was recorded, bit for bit.
+
+use super::lab::Product;
+use super::palette::Palette;
+use super::report::{Bits, Fingerprint, Group, Layout, Match, Order, Promotion, Split};
+use super::{Operands, SumRounding};
+use mx_reference::format::{BF16, F16, F32, Format};
+use mx_reference::gemm::{Accepts, Accumulation, E8M13, FusedDot, Model, Scheme};
+
+/// The tile that parts of a split K are whole numbers of in [`Accumulation::split`].
+const TILE: usize = 128;
+
+/// Splits that are looked for under each model, where a split is seen.
+const SPLITS: [usize; 7] = [2, 3, 4, 6, 8, 12, 16];
+
+/// Replays the parameters that were found, and every named model.
+pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Fingerprint) {
+    let operands = palette.operands;
+    let mut record: Vec<&Product> = record.iter().collect();
+    record.sort_by_key(|product| product.cost());
+    let gives = |accumulation: &Accumulation| replays(&record, operands, accumulation);
+    let splits: &[usize] = if matches!(found.split, Split::Parts(_)) { &SPLITS } else { &[1] };
+    found.matches = Model::ALL
+        .into_iter()
+        .flat_map(|model| splits.iter().map(move |&split| (model, split)))
+        .filter(|&(model, split)| gives(&Accumulation { split, ..model.accumulation() }))
+        .map(|(model, split)| Match { model: model.name(), split })
+        .collect();
+    if !found.adds {
+        return;
+    }
+    if found.order == Order::Exact && !gives(&Model::Exact.accumulation()) {
+        found.order = Order::Unknown;
+    }
+    let candidates = candidates(operands, found);
+    if candidates.is_empty() {
+        return;
+    }
+    // The first of the accumulators that does; a wider one that does as well leaves it open.
+    let fits: Vec<&Format> = candidates
+        .iter()
+        .filter(|(_, accumulations)| accumulations.iter().any(gives))
+        .map(|&(accumulator, _)| accumulator)
+        .collect();
+    found.reproduced = Some(!fits.is_empty());
+    if let (Bits::AtLeast(_), [accumulator]) = (found.accumulator_bits, fits.as_slice()) {
+        found.accumulator_bits = Bits::Exactly(accumulator.mantissa_bits + 1);
+    }
+}
+
+/// True if the accumulation takes all operands and gives all answers; any NaN stands for any other.
+fn replays(record: &[&Product], operands: Operands, accumulation: &Accumulation) -> bool {
+    record.iter().all(|product| {
+        let Some(gemm) = product.gemm(operands) else { return false };
+        accumulation.check(&gemm).is_ok()
+            && product.used.iter().all(|&(i, j, bits)| {
+                let expected = gemm.accumulate_at(accumulation, (i, j), &F32);
+                bits.is_some_and(|bits| {
+                    bits == expected || (F32.is_nan(bits) && F32.is_nan(expected))
+                })
+            })
+    })
+}
+
+/// Accumulations with the parameters that were found, by the accumulator of a step.
+fn candidates(
+    operands: Operands,
+    found: &Fingerprint,
+) -> Vec<(&'static Format, Vec<Accumulation>)> {
+    let accumulators: &[&'static Format] = match found.accumulator_bits {
+        Bits::Exactly(24) => &[&F32],
+        Bits::Exactly(14) => &[&E8M13],
+        Bits::AtLeast(bits) if bits <= 14 => &[&F32, &E8M13],
+        Bits::AtLeast(bits) if bits <= 24 => &[&F32],
+        _ => &[],
+    };
+    // Registers matter where their format has more small normal numbers than the elements'.
+    let registers: &[Option<&'static Format>] = match operands {
+        Operands::Fp8 => &[None, Some(&F16)],
+        Operands::Mx(_) | Operands::Nvfp4 => &[None, Some(&BF16)],
+        Operands::Bf16 | Operands::F16 => &[None],
+    };
+    let splits = splits(found);
+    let of = |accumulator| {
+        let scheme = scheme(found, accumulator)?;
+        let all = registers.iter().flat_map(|&registers| {
+            splits.iter().map(move |&split| Accumulation {
+                accepts: Accepts::Any,
+                registers,
+                scheme,
+                split,
+            })
+        });
+        Some((accumulator, all.collect()))
+    };
+    accumulators.iter().filter_map(|&accumulator| of(accumulator)).collect()
+}
+
+/// The scheme with the parameters that were found.
+fn scheme(found: &Fingerprint, accumulator: &'static Format) -> Option<Scheme> {
+    let nearest = found.rounding == SumRounding::NearestEven && *accumulator == F32;
+    match (found.order, found.group) {
+        (Order::Exact, _) => return Some(Scheme::Exact),
+        (Order::Pairwise, _) if nearest => return Some(Scheme::Pairwise),
+        (Order::InOrder, Group::Single) if nearest && found.promotion == Promotion::None => {
+            return Some(Scheme::Sequential);
+        }
+        _ => {}
+    }
+    let truncates = matches!(found.rounding, SumRounding::TowardZero | SumRounding::NotSeen);
+    let (Order::InOrder, Group::Fused { length, layout, exact }, Bits::Exactly(fraction), true) =
+        (found.order, found.group, found.fraction_bits, truncates)
+    else {
+        return None;
+    };
+    let promote = match found.promotion {
+        Promotion::None => None,
+        Promotion::Every {
+            interval,
+            accumulator_bits: Bits::Exactly(24),
+            rounding: SumRounding::NearestEven,
+        } => Some(interval),
+        _ => return None,
+    };
+    let step = FusedDot { length, fraction, accumulator };
+    match (layout, exact, promote) {
+        (Layout::Contiguous, None, promote) => Some(Scheme::Chain { step, promote }),
+        (Layout::Contiguous, Some(16), None) => Some(Scheme::Groups { step }),
+        (Layout::Interleaved { period: 4, run: 2 }, None, Some(32)) if length == 16 => {
+            Some(Scheme::Halves { step })
+        }
+        _ => None,
+    }
+}
+
+/// The numbers of parts that give the parts that were found.
+fn splits(found: &Fingerprint) -> Vec<usize> {
+    match &found.split {
+        Split::Unknown => Vec::new(),
+        Split::None => vec![1],
+        Split::Parts(lengths) => {
+            let tiles = found.k.div_ceil(TILE);
+            let first = lengths.first().copied().unwrap_or(0);
+            (2..=tiles).filter(|&parts| tiles.div_ceil(parts) * TILE == first).collect()
+        }
+    }
+}
