@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-DTYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32}
+DTYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I32": np.int32}
 
 
 def read(path):

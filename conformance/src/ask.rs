@@ -1,5 +1,6 @@
 //! One question to a backend: poisoned buffers, hashed inputs, a second call, and what differs.
 
+use crate::accuracy::Accuracy;
 use crate::backend::{Backend, Fault, Refusal};
 use crate::compare::{Site, differences};
 use crate::digest;
@@ -18,6 +19,8 @@ use zerocopy::IntoBytes;
 const POISON: [u8; 2] = [0xa5, 0x5a];
 /// Wrong elements kept of a failing case.
 const SITES: usize = 4;
+/// Wrong elements shown of one case that is looked at alone.
+const MANY: usize = 64;
 
 /// A call with its right answer and the cases it stands for.
 #[derive(Debug)]
@@ -39,11 +42,13 @@ pub struct Asked {
     by_case: BTreeMap<u64, (FailureKind, Vec<Site>)>,
     /// A failure of the whole call.
     whole: Option<(FailureKind, String)>,
+    /// How accurate products were, of backends that others judge.
+    pub accuracy: Option<Accuracy>,
 }
 
 impl Asked {
     fn whole(kind: FailureKind, message: String) -> Self {
-        Self { elements: 0, by_case: BTreeMap::new(), whole: Some((kind, message)) }
+        Self { elements: 0, by_case: BTreeMap::new(), whole: Some((kind, message)), accuracy: None }
     }
 
     /// Which of `cases` cases failed.
@@ -217,13 +222,13 @@ impl<'a> Question<'a> {
             .collect()
     }
 
-    /// Every wrong element of the first failing case.
+    /// The first failing case with its wrong elements: all of a block's, the first [`MANY`] of a tensor's.
     pub fn first_failure(&self, asked: Asked) -> Option<Failure> {
         if asked.whole.is_some() {
             return self.failures(asked).pop().map(|(_, failure)| failure);
         }
         let (ordinal, (kind, sites)) = asked.by_case.into_iter().next()?;
-        Some(self.failure(ordinal, kind, &sites, usize::MAX))
+        Some(self.failure(ordinal, kind, &sites, MANY))
     }
 
     fn failure(&self, ordinal: u64, kind: FailureKind, sites: &[Site], limit: usize) -> Failure {
@@ -243,6 +248,7 @@ impl<'a> Question<'a> {
                 place: self.describe(site),
                 expected: match site.rule {
                     Rule::AnyNan => "nan".to_owned(),
+                    Rule::Between { low, high } => format!("{low:0digits$x}..={high:0digits$x}"),
                     _ => format!("{:0digits$x}", site.expected),
                 },
                 got: format!("{:0digits$x}", site.got),
@@ -330,7 +336,11 @@ pub fn ask(
     let convention = question.options.convention;
     let wrong = |got| differences(&question.call, convention, &question.expected, got);
     let elements = first.values().map(|tensor| tensor.data.len() as u64).sum();
-    let mut asked = Asked { elements, by_case: BTreeMap::new(), whole: None };
+    let accuracy = match question.options.judge {
+        Judge::Native => Accuracy::of(&question.call, &question.expected, &first),
+        Judge::Oracle | Judge::Reference => None,
+    };
+    let mut asked = Asked { elements, by_case: BTreeMap::new(), whole: None, accuracy };
     let mut add = |kind, sites: &[Site]| {
         for site in sites {
             let entry = asked.by_case.entry(question.place(site).0);

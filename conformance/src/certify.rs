@@ -174,7 +174,7 @@ fn settle(record: &mut BackendRecord, findings: Findings, plans: &[CellPlan]) {
     let counts = record.counts;
     record.reason = match record.verdict {
         Verdict::Conformant => {
-            format!("{} cases in {} cells, every bit right", counts.passed, record.cells.len())
+            format!("{} cases in {} cells, every output right", counts.passed, record.cells.len())
         }
         Verdict::NonConformant => {
             format!("{} of {} cases failed", counts.failed, counts.failed + counts.passed)

@@ -1,15 +1,17 @@
 //! The right answer for somebody's own tensors.
 
+use mx_reference::gemm::{Model, Scheme};
 use mx_reference::pack::{PackOrder, pack, packed_len};
 use mx_reference::{
     Axis, BlockShape, Blocking, Convention, Element, Profile, ScaleLayout, ShapeError,
 };
 use mx_vectors::answer::{self, AnswerError};
-use mx_vectors::op::{Cast, Dequantize, View};
+use mx_vectors::op::{Cast, Dequantize, Factor, Gemm, Scaling, Test, View};
 use mx_vectors::packs::container::{self, ContainerError, Dtype, File, TensorRef};
 use mx_vectors::{Float, Op, Tensor, Tensors};
 use std::collections::BTreeMap;
 use std::path::Path;
+use zerocopy::IntoBytes;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,26 @@ pub enum GoldenError {
         expected: String,
         /// What the file holds.
         got: String,
+    },
+    /// A product of operands that no block size of this kind is for.
+    #[error("block 16 is NVFP4, whose operands are both e2m1; got {a} and {b} (MX blocks are 32)")]
+    Block {
+        /// A's element.
+        a: &'static str,
+        /// B's element.
+        b: &'static str,
+    },
+    /// An output that memory does not hold.
+    #[error(
+        "the product has {m} x {n} outputs; at most {most} are computed at once, so cut A or B into parts"
+    )]
+    TooLarge {
+        /// Rows of A.
+        m: usize,
+        /// Rows of B.
+        n: usize,
+        /// The limit.
+        most: usize,
     },
     /// Raw bits without a word on what they are.
     #[error("tensor `{name}` holds raw {got} bits; say what they are with --dtype {choices}")]
@@ -142,6 +164,116 @@ pub fn cast(
     let inputs = Tensors::from([("input".to_owned(), tensor)]);
     let outputs = crate::backends::native::answer(&Op::Cast(make(float)), convention, &inputs)?;
     Ok(container::write(to, &outputs, None)?)
+}
+
+/// Outputs that one product may have.
+const MOST_OUTPUTS: usize = 1 << 30;
+
+/// How to multiply.
+#[derive(Clone, Copy, Debug)]
+pub struct GemmRequest {
+    /// Elements of A.
+    pub a: Factor,
+    /// Elements of B.
+    pub b: Factor,
+    /// Elements a scale: 32 for MX, 16 for NVFP4.
+    pub block: usize,
+    /// Type of the output.
+    pub output: Float,
+    /// The accumulation.
+    pub accumulate: Model,
+}
+
+/// Reads `a_elements`, `a_scales`, `b_elements`, `b_scales` (and `c`, and `tensor_scale` of NVFP4), writes `output` and `magnitude`.
+///
+/// # Errors
+/// [`GoldenError`]; nothing is written then.
+pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenError> {
+    let &GemmRequest { a, b, block, output, accumulate } = request;
+    let fp4 = Factor::Element(Element::E2m1);
+    let scaling = match (block, a.is_element() || b.is_element()) {
+        (_, false) => Scaling::Plain,
+        (16, true) if (a, b) == (fp4, fp4) => Scaling::Nvfp4,
+        (16, true) => return Err(GoldenError::Block { a: a.name(), b: b.name() }),
+        (_, true) => Scaling::Mx,
+    };
+    let mut file = container::open(from)?;
+    let mut inputs = Tensors::new();
+    for (factor, elements, scales) in [(a, "a_elements", "a_scales"), (b, "b_elements", "b_scales")]
+    {
+        inputs.insert(elements.to_owned(), load_factor(&mut file, elements, factor)?);
+        if scaling != Scaling::Plain {
+            inputs.insert(scales.to_owned(), load_bytes(&mut file, scales)?);
+        }
+    }
+    for name in ["c", "tensor_scale"] {
+        if file.dtype(name).is_some() {
+            inputs.insert(name.to_owned(), load_words(&mut file, name)?);
+        }
+    }
+    if scaling != Scaling::Nvfp4 && inputs.contains_key("tensor_scale") {
+        let (expected, got) = ("no such tensor: tensor scales belong to --block 16", "one");
+        let (name, expected) = ("tensor_scale".to_owned(), expected.to_owned());
+        return Err(GoldenError::Dtype { name, expected, got: got.to_owned() });
+    }
+    let accumulate = Some(accumulate);
+    let op = Gemm { a, b, scaling, output, accumulate, test: Test::Modelled };
+    let product = answer::product(&op, &inputs)?;
+    let shape = product.shape();
+    if let Some(c) = inputs.get("c")
+        && c.shape != [shape.m, shape.n]
+    {
+        let expected = format!("F32 [{}, {}]", shape.m, shape.n);
+        let (name, got) = ("c".to_owned(), format!("F32 {:?}", c.shape));
+        return Err(GoldenError::Dtype { name, expected, got });
+    }
+    if shape.m.checked_mul(shape.n).is_none_or(|outputs| outputs > MOST_OUTPUTS) {
+        return Err(GoldenError::TooLarge { m: shape.m, n: shape.n, most: MOST_OUTPUTS });
+    }
+    let accumulation = op.accumulation();
+    accumulation.check(&product).map_err(AnswerError::from)?;
+    let (exact, magnitude) = mx_native::gemm_with_magnitude(&product, output.format());
+    let bits = match accumulation.scheme {
+        Scheme::Exact => exact,
+        _ => mx_native::accumulate(&product, &accumulation, output.format())
+            .map_err(AnswerError::from)?,
+    };
+    let data = answer::narrow(output, bits);
+    let shape = [shape.m, shape.n];
+    let outputs = BTreeMap::from([
+        ("magnitude", TensorRef { dtype: Dtype::F64, shape: &shape, bytes: magnitude.as_bytes() }),
+        ("output", TensorRef { dtype: stored(output), shape: &shape, bytes: data.as_bytes() }),
+    ]);
+    Ok(container::write_refs(to, &outputs, None)?)
+}
+
+/// Elements of a product: bytes, or 16-bit floats as raw bits or typed.
+fn load_factor(file: &mut File, name: &'static str, factor: Factor) -> Result<Tensor, GoldenError> {
+    if factor.is_element() {
+        return load_bytes(file, name);
+    }
+    let typed = if factor == Factor::Bf16 { Dtype::BF16 } else { Dtype::F16 };
+    match file.dtype(name) {
+        Some(dtype) if dtype == typed || dtype == Dtype::U16 => Ok(file.load(name)?),
+        None => Ok(file.load(name)?),
+        Some(other) => Err(GoldenError::Dtype {
+            name: name.to_owned(),
+            expected: format!("{typed:?}, or U16 bits"),
+            got: format!("{other:?}"),
+        }),
+    }
+}
+
+/// An f32 tensor, typed or as raw bits.
+fn load_words(file: &mut File, name: &'static str) -> Result<Tensor, GoldenError> {
+    match file.dtype(name) {
+        Some(Dtype::F32 | Dtype::U32) | None => Ok(file.load(name)?),
+        Some(other) => Err(GoldenError::Dtype {
+            name: name.to_owned(),
+            expected: "F32, or U32 bits".to_owned(),
+            got: format!("{other:?}"),
+        }),
+    }
 }
 
 /// Loads `input`, typed or raw.

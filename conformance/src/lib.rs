@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 pub mod ask;
 pub mod backend;
 pub mod backends;
@@ -9,6 +10,7 @@ pub mod certify;
 pub mod compare;
 pub mod digest;
 pub mod explain;
+pub mod fingerprint;
 pub mod golden;
 pub mod judge;
 pub mod outputs;

@@ -1,5 +1,6 @@
 //! The run record: everything a run found out. Every report is a projection of it.
 
+use crate::accuracy::Accuracy;
 use crate::backend::{Fault, Identity};
 use crate::verdict::{Exit, Verdict};
 use serde::{Deserialize, Serialize};
@@ -104,7 +105,7 @@ impl Counts {
 }
 
 /// What a run found out about one op with its parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellRecord {
     /// `op/element/mode/input/axis`.
@@ -118,6 +119,9 @@ pub struct CellRecord {
     pub suite: String,
     /// Cases.
     pub counts: Counts,
+    /// How accurate products were, for matrix products of backends that others judge: reported, never judged by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Accuracy>,
 }
 
 /// One failing case.

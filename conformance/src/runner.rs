@@ -1,5 +1,6 @@
 //! Runs a plan against a backend and records what comes back.
 
+use crate::accuracy::Accuracy;
 use crate::ask::{Asked, Question, ask};
 use crate::backend::{Backend, Fault};
 use crate::judge::Judge;
@@ -112,6 +113,7 @@ struct Outcome {
     failed: BTreeSet<u64>,
     failures: Vec<Failure>,
     faults: Vec<FaultRecord>,
+    accuracy: Option<Accuracy>,
 }
 
 struct Queue<'a> {
@@ -244,6 +246,9 @@ impl Queue<'_> {
         failed: BTreeSet<u64>,
     ) -> Result<(), InternalError> {
         outcome.counts.elements += asked.elements;
+        if let Some(accuracy) = &asked.accuracy {
+            outcome.accuracy.get_or_insert_default().add(accuracy);
+        }
         outcome.counts.failed += failed.len() as u64;
         for (class, failed) in question.by_class(&failed) {
             *outcome.by_class.entry(class).or_default() += failed;
@@ -325,10 +330,14 @@ fn collect(
     for (cell, plan) in plans.iter().enumerate() {
         let mut counts = Counts::default();
         let mut suite = Sha256::new();
+        let mut accuracy: Option<Accuracy> = None;
         while let Some(((_, work), outcome)) = outcomes.next_if(|((c, _), _)| *c == cell) {
             let outcome = outcome.unwrap_or_else(|| Ok(not_run(work)))?;
             counts.add(&outcome.counts);
             suite.update(&outcome.suite);
+            if let Some(of) = &outcome.accuracy {
+                accuracy.get_or_insert_default().add(of);
+            }
             for (class, failed) in outcome.by_class {
                 *findings.by_class.entry(class).or_default() += failed;
             }
@@ -346,6 +355,7 @@ fn collect(
             complete: plan.complete,
             suite: crate::digest::hex(&suite.finalize()),
             counts,
+            accuracy,
         });
     }
     Ok(findings)

@@ -61,3 +61,55 @@ fn faults_planted_in_it_are_found() {
         assert_eq!(code, 1, "{to}: {stdout}{stderr}");
     }
 }
+
+fn gemm_template() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("adapters/numpy_gemm.py")
+}
+
+#[test]
+fn the_gemm_template_is_conformant_and_has_a_fingerprint() {
+    let Some(python) = python() else { return };
+    let (code, stdout, stderr) = certify(&python, &gemm_template(), "gemm/*/f32/*");
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert!(stdout.contains("% correctly rounded"), "{stdout}");
+    let backend = format!("cmd:{python} {}", gemm_template().display());
+    let args = ["fingerprint", "--backend", &backend, "--operands", "mx-e4m3", "--json", "-"];
+    let (code, stdout, stderr) = mxcert(&args);
+    assert_eq!(code, 0, "{stderr}");
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(found[0]["operands"], "mx-e4m3");
+    assert_eq!(found[0]["adds"], true);
+    let other = ["fingerprint", "--backend", &backend, "--operands", "bf16"];
+    assert_eq!(mxcert(&other).0, 2);
+}
+
+#[test]
+fn faults_planted_in_the_gemm_template_are_found() {
+    let Some(python) = python() else { return };
+    let right = std::fs::read_to_string(gemm_template()).unwrap();
+    for (from, to, class) in [
+        ("scales == 255, np.nan", "scales == 255, np.inf", "g0-scale-pairs"),
+        (
+            "np.outer(scale_values(a_scales[:, block])",
+            "np.outer(scale_values(a_scales[:, 0])",
+            "g0-one-hot",
+        ),
+        ("range(k // 32)", "range(max(k // 32 - 1, 1))", "g0-one-hot"),
+        ("magnitude == 0x7F", "magnitude == 0x80", "g0-products"),
+        (
+            "scales.astype(np.int32) - 127",
+            "np.maximum(scales.astype(np.int32), 1) - 127",
+            "g0-scale-pairs",
+        ),
+        ("np.zeros((m, n))", "np.zeros((m, n), np.float16)", "g0-one-hot"),
+    ] {
+        assert!(right.contains(from), "{from}");
+        let dir = TempDir::new().unwrap();
+        let adapter = dir.path().join("adapter.py");
+        std::fs::write(&adapter, right.replace(from, to)).unwrap();
+        std::fs::copy(template(), dir.path().join("numpy_adapter.py")).unwrap();
+        let (code, stdout, stderr) = certify(&python, &adapter, "gemm/e4m3-e4m3/mx/f32/*");
+        assert_eq!(code, 1, "{to}: {stdout}{stderr}");
+        assert!(stdout.contains(class), "{to}: {stdout}");
+    }
+}

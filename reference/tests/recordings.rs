@@ -1,8 +1,10 @@
-//! Replays recorded hardware outputs, where a folder of them is named by `MXCERT_RECORDINGS`: `manifest.json` and, for each set in
-//! it, `a` and `b` codes `[n][k]`, then `c` and `d` f32 bits `[n]`, little endian.
+//! Replays recorded hardware outputs: our own of an H200 (`recordings/`, whose JSON says how the file lies), and others where a
+//! folder of them is named by `MXCERT_RECORDINGS`: `manifest.json` and, for each set in it, `a` and `b` codes `[n][k]`, then `c` and
+//! `d` f32 bits `[n]`, little endian.
 
+use mx_reference::Format;
 use mx_reference::format::{BF16, E4M3, E5M2, F16, F32};
-use mx_reference::gemm::{Codes, Gemm, GemmShape, Model, Operand};
+use mx_reference::gemm::{Accumulation, Codes, Gemm, GemmShape, Model, Operand};
 use std::path::Path;
 
 /// Which model a set was recorded from, by GPU and element format.
@@ -78,4 +80,74 @@ fn every_recorded_output_is_predicted() {
         println!("{} {}: {right} of {n} as {}", text("gpu"), text("fmt"), model.name());
         assert_eq!(right, n, "{} {}", text("gpu"), text("fmt"));
     }
+}
+
+fn halves(bytes: &[u8]) -> Vec<u16> {
+    bytes.as_chunks().0.iter().map(|&half| u16::from_le_bytes(half)).collect()
+}
+
+/// One recorded product: codes of A and B, and C where the instruction took one.
+struct Recorded<'a> {
+    format: [&'static Format; 2],
+    shape: GemmShape,
+    a: &'a [u8],
+    b: &'a [u8],
+    c: Option<Vec<u32>>,
+}
+
+impl Recorded<'_> {
+    /// The outputs that an accumulation predicts.
+    fn predicted(&self, accumulation: &Accumulation) -> Vec<u32> {
+        let (a16, b16) = (halves(self.a), halves(self.b));
+        let operand = |format: &'static Format, bytes, halves| {
+            let codes = if format.bits == 8 { Codes::Bytes(bytes) } else { Codes::Halves(halves) };
+            Operand { format, codes, scales: None }
+        };
+        let a = operand(self.format[0], self.a, &a16);
+        let b = operand(self.format[1], self.b, &b16);
+        let gemm = Gemm::new(self.shape, a, b, self.c.as_deref(), None).unwrap();
+        gemm.accumulate(accumulation, &F32).unwrap()
+    }
+}
+
+#[test]
+fn our_recordings_of_an_h200_are_predicted() {
+    let manifest: serde_json::Value =
+        serde_json::from_str(include_str!("recordings/h200.json")).unwrap();
+    let data = include_bytes!("recordings/h200.bin");
+    let (mut outputs, mut other_splits) = (0, 0);
+    for set in manifest["sets"].as_array().unwrap() {
+        let number = |key: &str| set[key].as_u64().unwrap() as usize;
+        let format = |key: &str| match set[key].as_str().unwrap() {
+            "e4m3" => &E4M3,
+            "e5m2" => &E5M2,
+            "bf16" => &BF16,
+            other => panic!("unknown format {other}"),
+        };
+        let format = [format("a"), format("b")];
+        let (m, n, k) = (number("m"), number("n"), number("k"));
+        let width = format[0].bits as usize / 8;
+        let part = |key: &str, i: usize, size: usize| &data[number(key) + i * size..][..size];
+        let model = Model::from_name(set["model"].as_str().unwrap()).unwrap();
+        let accumulation = Accumulation { split: number("split"), ..model.accumulation() };
+        for i in 0..number("count") {
+            let recorded = Recorded {
+                format,
+                shape: GemmShape { m, n, k },
+                a: part("a_at", i, m * k * width),
+                b: part("b_at", i, n * k * width),
+                c: set["c_at"].is_u64().then(|| words(part("c_at", i, m * n * 4))),
+            };
+            let right = words(part("d_at", i, m * n * 4));
+            assert_eq!(recorded.predicted(&accumulation), right, "{} {set}", model.name());
+            outputs += m * n;
+            if accumulation.split > 1 {
+                // Split-K shows: without it most outputs differ.
+                let whole = recorded.predicted(&model.accumulation());
+                other_splits += whole.iter().zip(&right).filter(|(a, b)| a != b).count();
+            }
+        }
+    }
+    println!("{outputs} outputs of an H200 predicted");
+    assert!(outputs > 10_000 && other_splits > 0);
 }

@@ -39,6 +39,11 @@ impl InProcess {
         native
     }
 
+    /// Changes what it claims, for tests and fault models.
+    pub fn claim(&mut self, change: impl FnOnce(&mut Capabilities)) {
+        change(&mut self.capabilities);
+    }
+
     /// Any answering function under a name, for tests and fault models.
     pub fn new(name: &str, answer: Answer) -> Self {
         let identity = Identity {

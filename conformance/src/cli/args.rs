@@ -4,8 +4,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use mx_conformance::backends::Spec;
 use mx_conformance::selection::Filter;
 use mx_conformance::suggest::nearest;
+use mx_reference::gemm::Model;
 use mx_reference::{BlockShape, Convention, Element};
-use mx_vectors::op::{CastOverflow, CastRounding, Target};
+use mx_vectors::op::{CastOverflow, CastRounding, Factor, Target};
 use mx_vectors::{Float, Level};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Walk one block through every stage.
     Explain(ExplainArgs),
+    /// Tell what accumulates inside a backend's matrix products.
+    Fingerprint(super::fingerprint::FingerprintArgs),
     /// Run one case against one backend and show everything.
     Repro(ReproArgs),
     /// Estimate the least time of a linear layer's training step on a GPU, in MX and in bf16.
@@ -105,6 +108,8 @@ pub(crate) enum GoldenOp {
     Dequantize(GoldenDequantize),
     /// `input` of any shape to `elements`, without scales.
     Cast(GoldenCast),
+    /// `a_elements`, `a_scales`, `b_elements`, `b_scales` (and `c`) to `output` and `magnitude`.
+    Gemm(GoldenGemm),
 }
 
 /// Input and output files.
@@ -184,6 +189,29 @@ pub(crate) struct GoldenCast {
     pub(crate) dtype: Option<Float>,
 }
 
+/// Arguments of `golden gemm`.
+#[derive(Debug, Args)]
+pub(crate) struct GoldenGemm {
+    /// Files.
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Elements of A: an element format, bf16 or f16.
+    #[arg(long, value_name = "E", value_parser = factor)]
+    pub(crate) a_element: Factor,
+    /// Elements of B.
+    #[arg(long, value_name = "E", value_parser = factor)]
+    pub(crate) b_element: Factor,
+    /// Type of the output: f32, bf16 or f16.
+    #[arg(long, default_value = "f32", value_parser = float)]
+    pub(crate) dtype: Float,
+    /// The accumulation: exact, or a model by name (`mxcert list --models`).
+    #[arg(long, value_name = "MODEL", default_value = "exact", value_parser = model)]
+    pub(crate) accumulate: Model,
+    /// Elements a scale: 32 (E8M0), or 16 for NVFP4 (UE4M3).
+    #[arg(long, default_value = "32", value_parser = gemm_block)]
+    pub(crate) block: usize,
+}
+
 /// `--axis`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum AxisArg {
@@ -249,6 +277,7 @@ pub(crate) struct VectorsCheck {
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ListArgs {
     /// Print the case ids that a filter selects, one per line. Without one, classes and their numbers of cases.
     #[arg(value_name = "FILTER", value_parser = filter)]
@@ -262,6 +291,9 @@ pub(crate) struct ListArgs {
     /// List scale modes.
     #[arg(long, conflicts_with = "filter")]
     pub(crate) modes: bool,
+    /// List accumulation models of matrix products, with their sources and how well they are known.
+    #[arg(long, conflicts_with_all = ["filter", "modes", "conventions"])]
+    pub(crate) models: bool,
     /// As JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -342,6 +374,22 @@ fn element(text: &str) -> Result<Element, String> {
     named("element format", text, &Element::ALL.map(Element::name), Element::from_name)
 }
 
+fn factor(text: &str) -> Result<Factor, String> {
+    named("element format", text, &Factor::ALL.map(Factor::name), Factor::from_name)
+}
+
+fn model(text: &str) -> Result<Model, String> {
+    named("accumulation", text, &Model::ALL.map(Model::name), Model::from_name)
+}
+
+fn gemm_block(text: &str) -> Result<usize, String> {
+    match text {
+        "32" => Ok(32),
+        "16" => Ok(16),
+        _ => Err(format!("block `{text}` of a product is neither 32 (MX) nor 16 (NVFP4)")),
+    }
+}
+
 fn target(text: &str) -> Result<Target, String> {
     let names = Target::ALL.map(|target| target.format().name);
     named("format", text, &names, Target::from_name)
@@ -371,7 +419,7 @@ fn block(text: &str) -> Result<BlockShape, String> {
     BlockShape::line(size).map_err(|error| error.to_string())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let bad = || format!("`{text}` is not a time such as 60s, 500ms or 2m");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match &text[digits.len()..] {

@@ -82,11 +82,11 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
 
 type Render = fn(&RunRecord) -> anyhow::Result<String>;
 
-fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
+pub(super) fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-fn is_stdout(path: Option<&Path>) -> bool {
+pub(super) fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
@@ -109,7 +109,7 @@ fn file_name(index: usize, name: &str) -> String {
     if index == 0 { name } else { format!("{name}.{index}") }
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if is_stdout(Some(path)) {
         return print(text);
     }

@@ -2,7 +2,7 @@
 
 use super::args::{AxisArg, GoldenArgs, GoldenOp, LayoutArg};
 use super::usage;
-use mx_conformance::golden::{self, QuantizeRequest};
+use mx_conformance::golden::{self, GemmRequest, QuantizeRequest};
 use mx_conformance::verdict::Exit;
 use mx_reference::convention::PROPAGATE;
 use mx_reference::{Axis, Blocking, Profile, ScaleLayout};
@@ -33,6 +33,16 @@ pub(super) fn run(args: GoldenArgs) -> anyhow::Result<Exit> {
         GoldenOp::Dequantize(d) => {
             let op = Dequantize { element: d.element, output: d.dtype };
             golden::dequantize(op, d.block, &d.files.input, &d.files.output)
+        }
+        GoldenOp::Gemm(g) => {
+            let request = GemmRequest {
+                a: g.a_element,
+                b: g.b_element,
+                block: g.block,
+                output: g.dtype,
+                accumulate: g.accumulate,
+            };
+            golden::gemm(&request, &g.files.input, &g.files.output)
         }
         GoldenOp::Cast(c) => {
             let usual = match c.element {

@@ -5,6 +5,7 @@ use super::certify::print;
 use super::usage;
 use mx_conformance::selection::{Work, plan};
 use mx_conformance::verdict::Exit;
+use mx_reference::gemm::Model;
 use mx_reference::{Convention, ScaleMode};
 use mx_vectors::{cells::cells, classes};
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
         conventions()
     } else if args.modes {
         modes()
+    } else if args.models {
+        models()
     } else {
         cases(args)?
     };
@@ -41,6 +44,15 @@ fn modes() -> (Vec<Value>, String) {
     let row = |m: ScaleMode| json!({"name": m.name(), "exponent": m.formula()});
     let line = |m: ScaleMode| format!("{:<6} 2^({})\n", m.name(), m.formula());
     (ScaleMode::ALL.map(row).into(), ScaleMode::ALL.map(line).concat())
+}
+
+fn models() -> (Vec<Value>, String) {
+    let row = |m: Model| {
+        let (standing, source) = (m.standing().name(), m.source());
+        json!({"name": m.name(), "standing": standing, "source": source})
+    };
+    let line = |m: Model| format!("{:<22} {:<11} {}\n", m.name(), m.standing().name(), m.source());
+    (Model::ALL.map(row).into(), Model::ALL.map(line).concat())
 }
 
 fn cases(args: &ListArgs) -> anyhow::Result<(Vec<Value>, String)> {

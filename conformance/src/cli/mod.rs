@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod certify;
 mod explain;
+mod fingerprint;
 mod golden;
 mod info;
 mod list;
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Info(args) => info::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Repro(args) => repro::run(&args),
+        Command::Fingerprint(args) => fingerprint::run(&args),
         Command::Roofline(args) => roofline::run(&args),
     }
 }

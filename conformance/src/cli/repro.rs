@@ -5,6 +5,7 @@ use super::certify::print;
 use super::usage;
 use mx_conformance::ask::{Question, ask};
 use mx_conformance::backend::Backend;
+use mx_conformance::capabilities::Capabilities;
 use mx_conformance::explain::explain;
 use mx_conformance::record::Failure;
 use mx_conformance::report::text::{render_failure, style};
@@ -27,7 +28,7 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Fault);
         }
     };
-    let cell = find(&args.case, backend.capabilities().multiple())?;
+    let cell = find(&args.case, backend.capabilities())?;
     let options = Options {
         convention: args.convention,
         judge: args.backend.judge(),
@@ -93,9 +94,11 @@ fn wide(backend: &mut dyn Backend, question: &Question<'_>) -> anyhow::Result<Op
 }
 
 /// The one case of that id.
-fn find(id: &str, multiple: (usize, usize)) -> anyhow::Result<CellPlan> {
+fn find(id: &str, claims: &Capabilities) -> anyhow::Result<CellPlan> {
     let filter = Filter::parse(id).map_err(|error| usage(error.to_string()))?;
-    let mut plans = plan(cells(), &classes::ALL, Level::Exhaustive, &[filter], multiple);
+    let cells = cells().into_iter().map(|op| claims.declared(op));
+    let multiple = claims.multiple();
+    let mut plans = plan(cells, &classes::ALL, Level::Exhaustive, &[filter], multiple);
     let cases: u64 = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();
     match (cases, plans.pop()) {
         (1, Some(cell)) => Ok(cell),

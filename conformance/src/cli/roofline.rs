@@ -1,12 +1,11 @@
 //! `mxcert roofline`.
 
-use super::certify::print;
+use super::certify::{is_stdout, json, print, write};
 use super::usage;
 use clap::Args;
 use mx_conformance::roofline::{Gpu, Recipe, Shape, render, roofline};
 use mx_conformance::verdict::Exit;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of `roofline`.
 #[derive(Debug, Args)]
@@ -29,16 +28,11 @@ pub(super) fn run(args: &RooflineArgs) -> anyhow::Result<Exit> {
     let shapes = if args.shapes.is_empty() { &Shape::SQUARES[..] } else { &args.shapes };
     let roofline =
         roofline(args.gpu, args.recipe, shapes).map_err(|error| usage(error.to_string()))?;
-    let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(&roofline)? + "\n");
-    match args.json.as_deref() {
-        Some(path) if path == Path::new("-") => print(&json()?)?,
-        path => {
-            if let Some(path) = path {
-                fs::write(path, json()?)
-                    .map_err(|e| usage(format!("cannot write {}: {e}", path.display())))?;
-            }
-            print(&render(&roofline))?;
-        }
+    if let Some(path) = &args.json {
+        write(path, &json(&roofline)?)?;
+    }
+    if !is_stdout(args.json.as_deref()) {
+        print(&render(&roofline))?;
     }
     Ok(Exit::Conformant)
 }

@@ -9,7 +9,7 @@ use mx_reference::gemm::{BlockScales, Codes, Gemm, GemmShape, Operand};
 const SHORT: usize = 128;
 
 /// The longest contraction that is worth asking for.
-const LONGEST: usize = 1 << 16;
+const LONGEST: usize = 1 << 14;
 
 /// Positions of k between the places where [`super::walk`] looks; whole blocks of every kind of operands.
 pub(super) const UNIT: usize = 32;
@@ -37,11 +37,8 @@ impl Side {
 
     fn operand(&self, operands: Operands) -> Operand<'_> {
         let format = operands.element();
-        let codes = if format.bits > 8 {
-            Codes::Halves(&self.halves)
-        } else {
-            Codes::Bytes(&self.bytes)
-        };
+        let codes =
+            if format.bits > 8 { Codes::Halves(&self.halves) } else { Codes::Bytes(&self.bytes) };
         let scales = operands.scales().map(|(format, block)| BlockScales {
             format,
             bytes: &self.scales,
@@ -128,11 +125,7 @@ impl<'g, G: PlainGemm> Lab<'g, G> {
 
     /// The sums that probes ask for, over contractions of length `k`. `None` where the operands cannot make one, and where the
     /// answer is not a number or not there.
-    pub(super) fn ask(
-        &mut self,
-        k: usize,
-        probes: &[Probe],
-    ) -> Result<Vec<Option<f64>>, G::Error> {
+    pub(super) fn ask(&mut self, k: usize, probes: &[Probe]) -> Result<Vec<Option<f64>>, G::Error> {
         let sheet = Sheet::new(&self.palette, probes);
         let one = self.palette.elements().get(false, false, 0).unwrap_or(0);
         let mut answers = vec![None; probes.len()];
@@ -184,8 +177,7 @@ impl<'g, G: PlainGemm> Lab<'g, G> {
             return Ok(vec![None; pairs.len()]);
         };
         let d = self.gemm.multiply(&gemm)?;
-        let bits: Vec<_> =
-            pairs.iter().map(|&(i, j)| d.get(i * shape.n + j).copied()).collect();
+        let bits: Vec<_> = pairs.iter().map(|&(i, j)| d.get(i * shape.n + j).copied()).collect();
         product.used = pairs.into_iter().zip(&bits).map(|((i, j), &bits)| (i, j, bits)).collect();
         self.record.push(product);
         Ok(bits)

@@ -8,6 +8,13 @@
 //! USENIX ATC 2025) for orders of summation; MMA-Sim (arXiv 2511.10909) extends it to fused groups. The sweeps of alignment and
 //! accumulator follow Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores" (arXiv 2512.07004).
 
+#![expect(
+    clippy::float_cmp,
+    reason = "sums of few powers of two are exact; an answer is one or it is not"
+)]
+
+mod backend;
+mod group;
 mod lab;
 mod noise;
 mod operands;
@@ -21,6 +28,7 @@ mod step;
 mod sweep;
 mod walk;
 
+pub use backend::{claimed, fingerprint_of};
 pub use operands::Operands;
 pub use report::{
     Bits, Fingerprint, Group, Layout, Match, Order, Promotion, SCHEMA, Split, Subnormal,
@@ -45,7 +53,7 @@ pub trait PlainGemm {
 /// Which products a fingerprint may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The longest contraction, at least 128 and at most 65536: promotions and splits beyond half of it are not seen.
+    /// The longest contraction, at least 128 and at most 16384: promotions and splits beyond half of it are not seen.
     pub k: usize,
     /// What m, n and k must be multiples of. As many different rows of B as n is a multiple of go into one product.
     pub multiple: (usize, usize, usize),
@@ -57,7 +65,8 @@ impl Default for Options {
     }
 }
 
-/// Takes the fingerprint of a product: some twenty calls, of up to 128 rows each.
+/// Takes the fingerprint of a product: some twenty-five calls, of up to 256 rows with a k of 128, and k / 32 rows with longer
+/// ones. Outputs beyond those that probes look at are never read, so rows and columns that pad a shape cost only their time.
 ///
 /// ```
 /// use mx_conformance::fingerprint::{Bits, Operands, Options, PlainGemm, fingerprint};
@@ -89,8 +98,8 @@ pub fn fingerprint<G: PlainGemm>(
     found.adds = sanity::adds(&mut lab)?;
     if found.adds {
         found.subnormals = sanity::subnormals(&mut lab)?;
-        step::measure(&mut lab, &mut found)?;
-        walk::measure(&mut lab, &mut found)?;
+        let promotion = step::measure(&mut lab, &mut found)?;
+        walk::measure(&mut lab, &mut found, promotion)?;
     }
     noise::ask(&mut lab)?;
     found.probes = lab.record.iter().map(|product| product.used.len()).sum();

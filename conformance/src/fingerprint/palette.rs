@@ -23,7 +23,7 @@ pub(super) struct Palette {
 #[derive(Debug)]
 pub(super) struct Codes {
     /// By sign, whether 1.5 instead of 1, and exponent.
-    codes: BTreeMap<(bool, bool, i32), u32>,
+    by_value: BTreeMap<(bool, bool, i32), u32>,
     /// The exponents of 1 × 2^e.
     pub(super) low: i32,
     /// The largest of them.
@@ -32,7 +32,7 @@ pub(super) struct Codes {
 
 impl Codes {
     fn new(format: &Format, keep: impl Fn(i32) -> bool) -> Self {
-        let mut codes = BTreeMap::new();
+        let mut by_value = BTreeMap::new();
         for code in 0..format.codes() as u32 {
             let Number { negative, magnitude: Magnitude::Finite { significand, exponent } } =
                 format.decode(code)
@@ -47,18 +47,18 @@ impl Codes {
                 _ => continue,
             };
             if keep(exponent) {
-                codes.insert((negative, half, exponent), code);
+                by_value.insert((negative, half, exponent), code);
             }
         }
-        let ones = || codes.keys().filter(|&&(negative, half, _)| !negative && !half);
+        let ones = || by_value.keys().filter(|&&(negative, half, _)| !negative && !half);
         let exponents = || ones().map(|&(_, _, exponent)| exponent);
         let (low, high) = (exponents().min().unwrap_or(0), exponents().max().unwrap_or(0));
-        Self { codes, low, high }
+        Self { by_value, low, high }
     }
 
     /// The code of ±2^exponent, or ±1.5 × 2^exponent.
     pub(super) fn get(&self, negative: bool, half: bool, exponent: i32) -> Option<u32> {
-        self.codes.get(&(negative, half, exponent)).copied()
+        self.by_value.get(&(negative, half, exponent)).copied()
     }
 
     /// How two factors share an exponent: the second has one of three exponents, so that probes can share rows of B.

@@ -142,8 +142,7 @@ impl Sheet {
         // Elements of 1 where they do; else a smaller scale and larger elements, or a larger one and smaller elements.
         candidates.sort_by_key(|scale| (scale - largest).abs());
         candidates.into_iter().find_map(|scale| {
-            let fresh =
-                fixed.map_or_else(|| codes.second(scale), |Fixed { scales, .. }| scales.1);
+            let fresh = fixed.map_or_else(|| codes.second(scale), |Fixed { scales, .. }| scales.1);
             let second = self.b.get(b).and_then(|row| row.1.get(&block)).copied().unwrap_or(fresh);
             if fixed.is_some() && second != fresh {
                 return None;

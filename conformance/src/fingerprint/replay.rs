@@ -6,6 +6,7 @@ use super::report::{Bits, Fingerprint, Group, Layout, Match, Order, Promotion, S
 use super::{Operands, SumRounding};
 use mx_reference::format::{BF16, F16, F32, Format};
 use mx_reference::gemm::{Accepts, Accumulation, E8M13, FusedDot, Model, Scheme};
+use std::collections::BTreeSet;
 
 /// The tile that parts of a split K are whole numbers of in [`Accumulation::split`].
 const TILE: usize = 128;
@@ -19,18 +20,23 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
     let mut record: Vec<&Product> = record.iter().collect();
     record.sort_by_key(|product| product.cost());
     let gives = |accumulation: &Accumulation| replays(&record, operands, accumulation);
+    let mut named = Vec::new();
     let splits: &[usize] = if matches!(found.split, Split::Parts(_)) { &SPLITS } else { &[1] };
-    found.matches = Model::ALL
-        .into_iter()
-        .flat_map(|model| splits.iter().map(move |&split| (model, split)))
-        .filter(|&(model, split)| gives(&Accumulation { split, ..model.accumulation() }))
-        .map(|(model, split)| Match { model: model.name(), split })
-        .collect();
+    for model in Model::ALL {
+        for &split in splits {
+            let accumulation = Accumulation { split, ..model.accumulation() };
+            if gives(&accumulation) {
+                found.matches.push(Match { model: model.name(), split });
+                named.push(Accumulation { accepts: Accepts::Any, ..accumulation });
+            }
+        }
+    }
     if !found.adds {
         return;
     }
     if found.order == Order::Exact && !gives(&Model::Exact.accumulation()) {
         found.order = Order::Unknown;
+        (found.promotion, found.split) = (Promotion::Unknown, Split::Unknown);
     }
     let candidates = candidates(operands, found);
     if candidates.is_empty() {
@@ -39,7 +45,7 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
     // The first of the accumulators that does; a wider one that does as well leaves it open.
     let fits: Vec<&Format> = candidates
         .iter()
-        .filter(|(_, accumulations)| accumulations.iter().any(gives))
+        .filter(|(_, all)| all.iter().any(|one| named.contains(one)) || all.iter().any(gives))
         .map(|&(accumulator, _)| accumulator)
         .collect();
     found.reproduced = Some(!fits.is_empty());
@@ -52,13 +58,18 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
 fn replays(record: &[&Product], operands: Operands, accumulation: &Accumulation) -> bool {
     record.iter().all(|product| {
         let Some(gemm) = product.gemm(operands) else { return false };
-        accumulation.check(&gemm).is_ok()
-            && product.used.iter().all(|&(i, j, bits)| {
-                let expected = gemm.accumulate_at(accumulation, (i, j), &F32);
-                bits.is_some_and(|bits| {
+        let columns: BTreeSet<usize> = product.used.iter().map(|&(_, j, _)| j).collect();
+        columns.into_iter().all(|column| {
+            let Ok(rows) = gemm.accumulated(accumulation, &F32, column..column + 1) else {
+                return false;
+            };
+            product.used.iter().filter(|&&(_, j, _)| j == column).all(|&(i, _, bits)| {
+                let expected = rows.row(i);
+                bits.zip(expected.first().copied()).is_some_and(|(bits, expected)| {
                     bits == expected || (F32.is_nan(bits) && F32.is_nan(expected))
                 })
             })
+        })
     })
 }
 

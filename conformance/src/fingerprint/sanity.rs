@@ -1,11 +1,11 @@
 //! What must hold before anything can be told: plain sums are right; and what becomes of subnormal numbers.
 
+use super::PlainGemm;
 use super::lab::Lab;
 use super::palette::Palette;
 use super::probe::{Fixed, Probe, Term};
 use super::report::{Subnormal, Subnormals};
 use super::sweep::power;
-use super::PlainGemm;
 use mx_reference::format::F32;
 
 /// A result that is subnormal in f32, and in any narrower accumulator with its exponents.

@@ -1,7 +1,9 @@
 //! What one step does: how many products it fuses, to how many bits it aligns them, and how it rounds to its accumulator.
 
 use super::PlainGemm;
+use super::group;
 use super::lab::{Lab, UNIT};
+use super::palette::Palette;
 use super::probe::{Probe, Term};
 use super::report::{Bits, Fingerprint, Group, Layout, SumRounding};
 use super::sweep::{Sweep, power};
@@ -9,58 +11,71 @@ use super::sweep::{Sweep, power};
 /// Fraction bits of f32, which every answer has been rounded to.
 const F32_FRACTION: u32 = 23;
 
-/// Positions of k for probes of one step.
-struct Places {
-    /// Where an accumulator with a lowest bit is made, before the products that are looked at.
-    setup: [usize; 2],
-    /// The position whose group is looked for.
-    first: usize,
+/// The nearest position to 0 that can hold a much smaller term.
+const fn near(palette: &Palette) -> usize {
+    if palette.wide() { 1 } else { UNIT }
 }
 
-impl Places {
-    /// Under scales of narrow elements, large and small terms are in blocks of their own.
-    const fn of(wide: bool) -> Self {
-        if wide {
-            Self { setup: [0, 1], first: 4 }
-        } else {
-            Self { setup: [0, UNIT], first: 2 * UNIT }
-        }
-    }
-}
-
-/// Measures the step.
+/// Measures the step. Gives the promotion interval if that is so short that it shows here.
 pub(super) fn measure<G: PlainGemm>(
     lab: &mut Lab<'_, G>,
     found: &mut Fingerprint,
-) -> Result<(), G::Error> {
-    let places = Places::of(lab.palette.wide());
+) -> Result<Option<usize>, G::Error> {
     let k = lab.short();
-    let Sweep::Last(kept) = kept(lab, k, places.setup[1])? else { return Ok(()) };
-    let rounding = rounding(lab, k, places.setup[1], kept)?;
-    let members = members(lab, &places, kept)?;
-    let (group, members) = group(&places, members, k);
-    found.group = group;
+    let near = near(&lab.palette);
+    let Sweep::Last(kept) = kept(lab, k, near)? else { return Ok(None) };
     found.accumulator_bits = Bits::Exactly(kept + 1);
-    found.rounding = rounding;
-    match group {
-        Group::Unknown => {}
-        Group::Single => found.fraction_bits = Bits::None,
-        Group::AtLeast(_) => found.fraction_bits = fraction(lab, &members, rounding, kept)?,
-        Group::Fused { length, layout, .. } => {
-            found.fraction_bits = fraction(lab, &members, rounding, kept)?;
-            if let Bits::Exactly(fraction) = found.fraction_bits {
-                let exact = exactly_summed(lab, &members, fraction)?;
-                found.group = Group::Fused { length, layout, exact };
-                if fraction <= kept {
-                    let length = if layout == Layout::Contiguous { length } else { 1 };
-                    found.accumulator_bits = accumulator(lab, length, fraction, kept)?;
-                    found.rounding =
-                        carried_rounding(lab, length, fraction, found.accumulator_bits)?;
-                }
-            }
+    found.rounding = rounding(lab, k, near, kept)?;
+    let promotion =
+        if found.rounding == SumRounding::TowardZero { short_promotion(lab)? } else { None };
+    let (group, members) = group::find(lab, promotion, kept)?;
+    found.group = group;
+    found.fraction_bits = match group {
+        Group::Unknown => Bits::Unknown,
+        Group::Single => Bits::None,
+        _ => fraction(lab, &members, found.rounding, kept)?,
+    };
+    if let (Group::Fused { length, layout, .. }, Bits::Exactly(fraction)) =
+        (group, found.fraction_bits)
+    {
+        let exact = exactly_summed(lab, &members, fraction)?;
+        found.group = Group::Fused { length, layout, exact };
+        if fraction <= kept {
+            let length = if layout == Layout::Contiguous { length } else { 1 };
+            found.accumulator_bits = accumulator(lab, length, fraction, kept)?;
+            found.rounding = carried_rounding(lab, length, fraction, found.accumulator_bits)?;
         }
     }
-    Ok(())
+    if group == Group::Single { single_promotion(lab) } else { Ok(promotion) }
+}
+
+/// A promotion within two units of k where products are added one at a time: U at 0, -U further on and a small term next to it,
+/// which survives unless it is first added to -U alone.
+fn single_promotion<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<Option<usize>, G::Error> {
+    if !lab.palette.wide() {
+        return Ok(None);
+    }
+    let (top, bottom) = (lab.palette.top(), lab.palette.bottom());
+    let with = |at| {
+        let large = [Term::plus(0, top), Term::minus(at, top)];
+        Probe::new([large.as_slice(), &[Term::plus(at + 1, bottom)]].concat())
+    };
+    let probes: Vec<Probe> = (2..2 * UNIT).map(with).collect();
+    let answers = lab.ask(lab.short(), &probes)?;
+    Ok(answers.iter().zip(2..).find(|(answer, _)| **answer == Some(0.0)).map(|(_, at)| at))
+}
+
+/// A promotion within two units of k, told by an accumulator that rounds to nearest where steps do not.
+fn short_promotion<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<Option<usize>, G::Error> {
+    let top = lab.palette.top();
+    let place = top - F32_FRACTION as i32;
+    let apart = if lab.palette.wide() { 4 } else { UNIT };
+    let places: Vec<usize> = (apart..=2 * UNIT).step_by(apart).collect();
+    let with = |&at: &usize| Probe::new([Term::plus(0, top), Term::three_halves(at, place - 1)]);
+    let probes: Vec<Probe> = places.iter().map(with).collect();
+    let answers = lab.ask(lab.short(), &probes)?;
+    let up = Some(power(top) + power(place));
+    Ok(places.into_iter().zip(answers).find(|(_, answer)| *answer == up).map(|(at, _)| at))
 }
 
 /// How small a term at `at` may be against one at 0 before it is lost from the accumulator.
@@ -129,83 +144,6 @@ fn named(grown: &[Option<f64>]) -> SumRounding {
     }
 }
 
-/// The positions that are summed with the first in one step, and whether each was.
-///
-/// An accumulator of 1 + u, u its last place, gets 1 at one position and -1 at another. Fused, they cancel; one after the other
-/// they carry the accumulator past 2, where u is lost. The second sum, with signs turned, is for a step that comes before the
-/// first position's.
-fn members<G: PlainGemm>(
-    lab: &mut Lab<'_, G>,
-    places: &Places,
-    kept: u32,
-) -> Result<Vec<(usize, bool)>, G::Error> {
-    let k = lab.short();
-    let top = lab.palette.top();
-    let unit = top - kept as i32;
-    let Places { setup, first } = *places;
-    // Between the setup's second position and the first looked at, narrow elements share the second's scale.
-    let mates: Vec<usize> = (1..k)
-        .filter(|j| !setup.contains(j) && *j != first)
-        .filter(|j| lab.palette.wide() || *j < setup[1] || *j > first)
-        .collect();
-    let accumulator = [Term::plus(setup[0], top), Term::plus(setup[1], unit)];
-    let probes: Vec<Probe> = mates
-        .iter()
-        .flat_map(|&j| {
-            let pair = [Term::plus(first, top), Term::minus(j, top)];
-            [pair, pair.map(Term::negated)]
-        })
-        .map(|pair| Probe::new([accumulator, pair].concat()))
-        .collect();
-    let answers = lab.ask(k, &probes)?;
-    let whole = Some(power(top) + power(unit));
-    let fused = answers.chunks(2).map(|pair| pair.iter().all(|&answer| answer == whole));
-    Ok(mates.into_iter().zip(fused).collect())
-}
-
-/// What group the fused positions make, and its members.
-fn group(places: &Places, mates: Vec<(usize, bool)>, k: usize) -> (Group, Vec<usize>) {
-    let Places { setup, first } = *places;
-    let asked: Vec<usize> = mates.iter().map(|&(j, _)| j).collect();
-    let mut members: Vec<usize> =
-        mates.iter().filter(|(_, fused)| *fused).map(|&(j, _)| j).chain([first]).collect();
-    members.sort_unstable();
-    if members.len() == 1 {
-        return (Group::Single, members);
-    }
-    if members.len() == asked.len() + 1 {
-        return (Group::AtLeast(k), members);
-    }
-    // Positions of the setup are in the group if their neighbours are.
-    let low = members[0];
-    if low < first && low <= setup[1] + 1 && setup[1] == 1 {
-        members.splice(0..0, setup);
-    }
-    let (low, high) = (members[0], members[members.len() - 1]);
-    if low < first && low >= setup[0] + 1 {
-        return (Group::Unknown, members);
-    }
-    if high - low + 1 == members.len() {
-        let length = members.len();
-        return (Group::Fused { length, layout: Layout::Contiguous, exact: None }, members);
-    }
-    for period in [2, 4, 8, 16, 32] {
-        let residue = |k: usize| members.iter().any(|member| member % period == k % period);
-        // Before the first member nothing but the setup can have been left out.
-        let from = (0..=low / period)
-            .map(|n| n * period)
-            .find(|&from| (from..low).all(|k| setup.contains(&k) || !residue(k)));
-        let (from, to) = (from.unwrap_or(low), (high + 1).next_multiple_of(period));
-        let all: Vec<usize> = (from..to).filter(|&k| residue(k)).collect();
-        let run = (0..period).filter(|&k| residue(k)).count();
-        if run < period && all.iter().filter(|k| !setup.contains(k)).eq(&members) {
-            let layout = Layout::Interleaved { period, run };
-            return (Group::Fused { length: all.len(), layout, exact: None }, all);
-        }
-    }
-    (Group::Unknown, members)
-}
-
 /// F. Within a group: U, -U, and a term that is cut off where alignment ends. Where a block cannot hold those: an accumulator of U
 /// less a term, which truncation takes for the number below U as long as alignment keeps anything of the term.
 fn fraction<G: PlainGemm>(
@@ -225,7 +163,7 @@ fn fraction<G: PlainGemm>(
             Sweep::read(&answers, |t, answer| answer == power(top - t))
         }
         _ if rounding == SumRounding::TowardZero => {
-            let with = |t| Probe::new([Term::plus(0, top), Term::minus(2 * UNIT, top - t)]);
+            let with = |t| Probe::new([Term::plus(0, top), Term::minus(UNIT, top - t)]);
             let answers = lab.ask(k, &range.map(with).collect::<Vec<_>>())?;
             Sweep::read(&answers, |_, answer| answer != power(top))
         }
@@ -257,11 +195,9 @@ fn exactly_summed<G: PlainGemm>(
         };
         (others.iter().map(with).collect(), 0.0)
     } else {
-        let first = 2 * UNIT;
-        let with = |j: &usize| {
-            Probe::new([Term::plus(0, top), Term::minus(first, half), Term::minus(*j, half)])
-        };
-        (members.iter().filter(|j| **j > first).map(with).collect(), power(top))
+        let with =
+            |j| Probe::new([Term::plus(0, top), Term::minus(UNIT, half), Term::minus(j, half)]);
+        ((UNIT + 1..2 * UNIT).map(with).collect(), power(top))
     };
     let answers = lab.ask(k, &probes)?;
     let together =

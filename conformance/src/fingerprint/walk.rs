@@ -2,6 +2,7 @@
 
 use super::PlainGemm;
 use super::lab::{Lab, UNIT};
+use super::palette::Palette;
 use super::probe::{Probe, Term};
 use super::report::{Bits, Fingerprint, Group, Layout, Order, Promotion, Split, SumRounding};
 use super::step::{kept, rounding};
@@ -18,13 +19,14 @@ enum Walk {
     Other,
 }
 
-/// Measures order, promotion and split.
+/// Measures order, promotion and split; a promotion too short for it is told from outside.
 pub(super) fn measure<G: PlainGemm>(
     lab: &mut Lab<'_, G>,
     found: &mut Fingerprint,
+    short_promotion: Option<usize>,
 ) -> Result<(), G::Error> {
     let k = lab.longest();
-    let ends = match walk(lab, k)? {
+    let ends = match walk(lab, k, found.fraction_bits)? {
         Walk::Lossless => {
             // Whether it is the exact sum is for a replay to say.
             found.order = Order::Exact;
@@ -36,6 +38,9 @@ pub(super) fn measure<G: PlainGemm>(
     };
     let units = k / UNIT;
     let Some(levels) = levels(&ends, units) else { return Ok(()) };
+    if levels[0] >= units {
+        return Ok(());
+    }
     if is_tree(&levels, units) {
         found.order = Order::Pairwise;
         (found.group, found.fraction_bits) = (Group::Single, Bits::None);
@@ -44,6 +49,7 @@ pub(super) fn measure<G: PlainGemm>(
     }
     found.order = Order::InOrder;
     if let (Group::AtLeast(least), [base, ..]) = (found.group, levels.as_slice())
+        && *base > 1
         && base * UNIT >= least
     {
         let length = base * UNIT;
@@ -58,7 +64,7 @@ pub(super) fn measure<G: PlainGemm>(
     let shorter = if above.is_empty() || half >= k {
         None
     } else {
-        match walk(lab, half)? {
+        match walk(lab, half, found.fraction_bits)? {
             Walk::Ends(ends) => self::levels(&ends, half / UNIT),
             _ => None,
         }
@@ -78,11 +84,7 @@ pub(super) fn measure<G: PlainGemm>(
             Split::Parts((0..k).step_by(length).map(|at| length.min(k - at)).collect())
         }
     };
-    let promoted = match promoted {
-        Some(level) => Some(level * UNIT),
-        None => short_promotion(lab, found)?,
-    };
-    found.promotion = match promoted {
+    found.promotion = match promoted.map(|level| level * UNIT).or(short_promotion) {
         None => Promotion::None,
         Some(interval) => {
             let k = if 2 * interval <= lab.short() { lab.short() } else { k };
@@ -104,34 +106,46 @@ pub(super) fn measure<G: PlainGemm>(
 }
 
 /// Masks U in the first unit against -U in every other.
-fn walk<G: PlainGemm>(lab: &mut Lab<'_, G>, k: usize) -> Result<Walk, G::Error> {
+fn walk<G: PlainGemm>(
+    lab: &mut Lab<'_, G>,
+    k: usize,
+    fraction_bits: Bits,
+) -> Result<Walk, G::Error> {
     let (top, bottom) = (lab.palette.top(), lab.palette.bottom());
     let units = k / UNIT;
-    // All small terms together must be lost against U; operands of little range take several U.
-    let spread = units.ilog2() as i32 + 27;
-    let copies = 1usize << (spread - (top - bottom)).clamp(0, 4);
-    let large = |unit: usize| (0..copies).map(move |i| unit * UNIT + i);
-    let probes: Vec<Probe> = (1..units)
-        .map(|unit| {
-            let small = (1..units)
-                .filter(|&other| other != unit)
-                .map(|other| Term::plus(other * UNIT + UNIT / 2, bottom));
-            let pair = large(0)
-                .map(|k| Term::plus(k, top))
-                .chain(large(unit).map(|k| Term::minus(k, top)));
-            Probe::new(pair.chain(small).collect::<Vec<_>>())
-        })
-        .collect();
+    // To be counted, all small terms together must be lost against U: from an f32 accumulator, and where steps align.
+    let needed = match fraction_bits {
+        Bits::Exactly(bits) => bits.max(27),
+        _ => 27,
+    };
+    if top - bottom >= (needed + units.ilog2()) as i32 { count(lab, k) } else { search(lab, k) }
+}
+
+/// U in the first unit, -U in another, and small terms in others.
+fn mask(palette: &Palette, unit: usize, small: impl Iterator<Item = usize>) -> Probe {
+    let (top, bottom) = (palette.top(), palette.bottom());
+    let pair = [Term::plus(0, top), Term::minus(unit * UNIT, top)];
+    // At an odd place, so that interleaved sums do not pass for one.
+    let small = small.map(|unit| Term::plus(unit * UNIT + UNIT / 2 + 1, bottom));
+    Probe::new(pair.into_iter().chain(small).collect::<Vec<_>>())
+}
+
+/// Small terms in all other units at once: how many survive says where a mask ends.
+fn count<G: PlainGemm>(lab: &mut Lab<'_, G>, k: usize) -> Result<Walk, G::Error> {
+    let units = k / UNIT;
+    let others = |unit| (1..units).filter(move |&other| other != unit);
+    let probes: Vec<Probe> =
+        (1..units).map(|unit| mask(&lab.palette, unit, others(unit))).collect();
     let answers = lab.ask(k, &probes)?;
     let all = units - 2;
-    let lost: Option<Vec<usize>> = answers
-        .into_iter()
-        .map(|answer| {
-            let survivors = answer? / power(bottom);
-            (0..=all).find(|&lost| survivors == (all - lost) as f64)
-        })
-        .collect();
-    let Some(lost) = lost else { return Ok(Walk::Other) };
+    let least = power(lab.palette.bottom());
+    let lost = |answer: Option<f64>| {
+        let survivors = answer? / least;
+        (0..=all).find(|&lost| survivors == (all - lost) as f64)
+    };
+    let Some(lost) = answers.into_iter().map(lost).collect::<Option<Vec<usize>>>() else {
+        return Ok(Walk::Other);
+    };
     if lost.iter().all(|&lost| lost == 0) {
         return Ok(Walk::Lossless);
     }
@@ -139,6 +153,46 @@ fn walk<G: PlainGemm>(lab: &mut Lab<'_, G>, k: usize) -> Result<Walk, G::Error> 
     let ends: Vec<usize> = lost.iter().map(|lost| lost + 2).collect();
     let prefix = ends.iter().zip(1..).all(|(&end, unit): (_, usize)| end > unit);
     Ok(if prefix { Walk::Ends(ends) } else { Walk::Other })
+}
+
+/// One small term at a time, where the operands leave no room for the sum of many.
+fn search<G: PlainGemm>(lab: &mut Lab<'_, G>, k: usize) -> Result<Walk, G::Error> {
+    let units = k / UNIT;
+    let least = power(lab.palette.bottom());
+    let mut survive = |asked: &[(usize, usize)]| {
+        let probes: Vec<Probe> = asked
+            .iter()
+            .map(|&(unit, small)| mask(&lab.palette, unit, core::iter::once(small)))
+            .collect();
+        let told = |answer: Option<f64>| {
+            answer.filter(|&answer| answer == 0.0 || answer == least).map(|answer| answer != 0.0)
+        };
+        Ok(lab.ask(k, &probes)?.into_iter().map(told).collect::<Option<Vec<bool>>>())
+    };
+    let between: Vec<(usize, usize)> = (2..units).map(|unit| (unit, 1)).collect();
+    match survive(&between)? {
+        Some(survived) if survived.iter().all(|&survived| survived) => return Ok(Walk::Lossless),
+        Some(survived) if !survived.contains(&true) => {}
+        _ => return Ok(Walk::Other),
+    }
+    // For every unit of -U: all up to the first are lost, and the second and what follows survives.
+    let mut ends: Vec<(usize, usize)> = (1..units).map(|unit| (unit + 1, units)).collect();
+    loop {
+        let open: Vec<usize> = (0..ends.len()).filter(|&i| ends[i].0 < ends[i].1).collect();
+        if open.is_empty() {
+            return Ok(Walk::Ends(ends.into_iter().map(|(end, _)| end).collect()));
+        }
+        let middle = |i: usize| usize::midpoint(ends[i].0, ends[i].1);
+        let asked: Vec<(usize, usize)> = open.iter().map(|&i| (i + 1, middle(i))).collect();
+        let Some(survived) = survive(&asked)? else { return Ok(Walk::Other) };
+        for ((i, (_, middle)), survived) in open.into_iter().zip(asked).zip(survived) {
+            if survived {
+                ends[i].1 = middle;
+            } else {
+                ends[i].0 = middle + 1;
+            }
+        }
+    }
 }
 
 /// The lengths, in units, of the nested sums that ends show: the first has one unit, or as many as the mask next to the first
@@ -151,13 +205,14 @@ fn levels(ends: &[usize], units: usize) -> Option<Vec<usize>> {
     for (&end, unit) in ends.iter().zip(1..) {
         let expected = ((unit / level + 1) * level).min(units);
         let starts = cut_short.map_or(unit % level == 0, |cut| unit == cut);
-        if starts && end != expected && end == (2 * unit).min(units) {
+        let whole = (2 * unit).min(units);
+        if starts && end > expected && end <= whole {
             level = unit;
             levels.push(level);
-            cut_short = None;
+            cut_short = (end < whole).then_some(end);
         } else if end > unit && end < expected && cut_short.is_none_or(|cut| cut == end) {
             cut_short = Some(end);
-        } else if end != expected || cut_short.is_some() {
+        } else if cut_short.map_or(end != expected, |cut| cut != end) {
             return None;
         }
     }
@@ -168,24 +223,4 @@ fn levels(ends: &[usize], units: usize) -> Option<Vec<usize>> {
 fn is_tree(levels: &[usize], units: usize) -> bool {
     let doubles = levels.windows(2).all(|pair| pair[1] == 2 * pair[0]);
     levels.len() > 3 && doubles && levels.last().is_some_and(|last| 2 * last >= units)
-}
-
-/// A promotion within one unit, told by an accumulator that rounds to nearest where steps do not.
-fn short_promotion<G: PlainGemm>(
-    lab: &mut Lab<'_, G>,
-    found: &Fingerprint,
-) -> Result<Option<usize>, G::Error> {
-    const PLACE: i32 = 23;
-    let fused = matches!(found.group, Group::Fused { .. });
-    if !fused || !matches!(found.rounding, SumRounding::TowardZero | SumRounding::NotSeen) {
-        return Ok(None);
-    }
-    let top = lab.palette.top();
-    let apart = if lab.palette.wide() { 4 } else { UNIT };
-    let places: Vec<usize> = (apart..=UNIT).step_by(apart).collect();
-    let with = |&at: &usize| Probe::new([Term::plus(0, top), Term::three_halves(at, top - PLACE - 1)]);
-    let probes: Vec<Probe> = places.iter().map(with).collect();
-    let answers = lab.ask(lab.short(), &probes)?;
-    let up = Some(power(top) + power(top - PLACE));
-    Ok(places.into_iter().zip(answers).find(|(_, answer)| *answer == up).map(|(at, _)| at))
 }

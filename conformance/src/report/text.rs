@@ -1,10 +1,11 @@
 //! The report for people: what stands, what was asked, and what to do next.
 
+use crate::accuracy::Accuracy;
 use crate::record::{BackendRecord, Failure, RunRecord};
 use crate::verdict::Verdict;
 use anstyle::{AnsiColor, Style};
 use mx_vectors::classes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Failures and faults shown of a backend; the record has more.
@@ -69,6 +70,7 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
         )?;
     }
     writeln!(text, "  judged by {}, digest {}", backend.judge, &backend.digest[..16])?;
+    render_accuracy(text, backend)?;
     for fault in backend.faults.iter().take(SHOWN) {
         let id = fault.id.as_deref().unwrap_or("start");
         let together =
@@ -80,6 +82,34 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
         writeln!(text, "  and {more} more faults in the run record (--json)")?;
     }
     render_failures(text, run, backend)
+}
+
+/// How accurate products were, by output type; the record has every cell.
+fn render_accuracy(text: &mut String, backend: &BackendRecord) -> std::fmt::Result {
+    let mut by_output: BTreeMap<&str, (usize, Accuracy)> = BTreeMap::new();
+    for cell in &backend.cells {
+        if let (Some(accuracy), Some(output)) = (&cell.accuracy, cell.id.split('/').nth(3)) {
+            let (cells, sum) = by_output.entry(output).or_default();
+            *cells += 1;
+            sum.add(accuracy);
+        }
+    }
+    for (output, (cells, accuracy)) in by_output {
+        writeln!(
+            text,
+            "  products to {output} ({cells} cells, level G3 data; reported, not judged): largest error {} ulp, {:.2} % correctly rounded, bias {} ulp, SQNR {:.1} dB",
+            ulps(accuracy.max_ulps),
+            100.0 * accuracy.share(),
+            ulps(accuracy.bias()),
+            accuracy.sqnr()
+        )?;
+    }
+    Ok(())
+}
+
+/// Cancelled sums have errors of any number of units in the last place.
+fn ulps(x: f64) -> String {
+    if x.abs() < 1e5 { format!("{x:.4}") } else { format!("{x:.3e}") }
 }
 
 /// Which classes failed, and one failure of each.

@@ -12,12 +12,14 @@
 //! Everything here is rounded upwards.
 
 use super::Gemm;
-use super::accumulation::{Accumulation, FusedDot, GROUP, Scheme, Term, group};
+use super::accumulation::{Accumulation, FusedDot, Scheme};
+use super::evaluate::{GROUP, Line, Pair, Term};
 use super::sum::ExactSum;
-use super::total::{Dot, Total};
+use super::total::Total;
 use crate::block::Rule;
 use crate::format::{F32, Format};
 use crate::number::{Magnitude, Number};
+use core::ops::Range;
 
 /// An upper bound of a non-negative number: `significand × 2^exponent`, every operation rounded upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,24 +115,28 @@ impl Bound {
 }
 
 impl Accumulation {
-    /// How far the result of this accumulation, before it is rounded to the output type, can be from the exact value at (i, j).
-    /// `dot` is [`Gemm::dot`] there; `None` if it is not finite.
-    pub fn bound(&self, gemm: &Gemm<'_>, i: usize, j: usize, dot: &Dot) -> Option<Bound> {
-        dot.total.finite()?;
-        let addend = Bound::of(gemm.addend(i, j).unwrap_or(Number::ZERO));
+    /// How far the result of this accumulation, before it is rounded to the output type, can be from the exact value at (i, j);
+    /// `None` where that is not finite.
+    pub fn bound(&self, gemm: &Gemm<'_>, i: usize, j: usize) -> Option<Bound> {
+        let [a, b] = self.lines(gemm, (i, j));
+        let pair = Pair { a: &a, b: &b };
+        pair.total(gemm, i, j).finite()?;
+        self.bound_of(gemm, pair, i, j)
+    }
+
+    fn bound_of(&self, gemm: &Gemm<'_>, pair: Pair<'_>, i: usize, j: usize) -> Option<Bound> {
         if self.scheme == Scheme::Exact {
             return Some(Bound::ZERO);
         }
         let k = gemm.shape().k;
+        let addend = Bound::of(gemm.addend(i, j).unwrap_or(Number::ZERO));
+        let magnitude = Bound::of_sum(&pair.magnitude(0..k)?);
         let Some([a, b]) = gemm.tensor_scales() else {
-            let total = Bound::of_sum(dot.magnitude.finite()?).plus(addend);
-            return Some(self.sum_bound(gemm, i, j, (0, k), total));
+            return Some(self.sum_bound(pair, k, magnitude.plus(addend)));
         };
         // The sum is formed without tensor scales; alpha is rounded once (2^-24 of itself), and so is alpha times the sum plus c. The
         // product of normal scales is normal for every case that is judged by an interval.
-        let unscaled = Gemm { tensor_scales: None, c: None, ..*gemm };
-        let magnitude = Bound::of_sum(unscaled.dot(i, j).magnitude.finite()?);
-        let error = self.sum_bound(&unscaled, i, j, (0, k), magnitude);
+        let error = self.sum_bound(pair, k, magnitude);
         let alpha = Bound::of(F32.decode(a).times(F32.decode(b)));
         let most = magnitude.plus(error).product(alpha);
         Some(
@@ -143,17 +149,11 @@ impl Accumulation {
         )
     }
 
-    /// The bound over a range of k, given T.
-    fn sum_bound(
-        &self,
-        gemm: &Gemm<'_>,
-        i: usize,
-        j: usize,
-        (from, to): (usize, usize),
-        total: Bound,
-    ) -> Bound {
-        let terms = || (from..to).filter_map(|k| self.term(gemm, i, j, k));
-        let count = (to - from) as u64 + 1;
+    /// The bound over all of K, given T.
+    fn sum_bound(&self, pair: Pair<'_>, k: usize, total: Bound) -> Bound {
+        let steps = |step: usize| (0..k).step_by(step).map(move |at| at..(at + step).min(k));
+        let terms = || pair.terms(0..k);
+        let count = k as u64 + 1;
         // Splitting K adds an f32 addition a part, and c's own.
         let splits = if self.split > 1 { self.split as u64 + 1 } else { 0 };
         let split = total.times(splits, -23);
@@ -169,43 +169,19 @@ impl Accumulation {
                     .times(count, -23)
                     .plus(Bound::power(-149).times(count, 0))
             }
-            Scheme::Chain { step, promote: None } => {
-                chain(step, (to - from) as u64, total, terms())
-            }
+            Scheme::Chain { step, promote: None } => chain(step, k as u64, total, terms()),
             Scheme::Chain { step, promote: Some(interval) } => {
-                let chunks = (to - from).div_ceil(interval) as u64;
-                let fine = (from..to).step_by(interval).map(|at| {
-                    let end = (at + interval).min(to);
-                    let sum = range_magnitude(gemm, i, j, (at, end));
-                    chain(
-                        step,
-                        (end - at) as u64,
-                        sum,
-                        (at..end).filter_map(|k| self.term(gemm, i, j, k)),
-                    )
-                });
-                fine.fold(total.times(chunks, -24), Bound::plus)
+                let each = steps(interval).map(|range| chunk(step, pair, range));
+                each.fold(total.times(k.div_ceil(interval) as u64, -24), Bound::plus)
             }
             Scheme::Halves { step } => {
-                let fine = (from..to).step_by(32).map(|at| {
-                    let end = (at + 32).min(to);
-                    let sum = range_magnitude(gemm, i, j, (at, end));
-                    chain(step, 32, sum, (at..end).filter_map(|k| self.term(gemm, i, j, k)))
-                });
-                let chunks = (to - from).div_ceil(32) as u64;
-                fine.fold(total.times(chunks, -24), Bound::plus)
+                let each = steps(32).map(|range| chunk(step, pair, range));
+                each.fold(total.times(k.div_ceil(32) as u64, -24), Bound::plus)
             }
             Scheme::Groups { step } => {
-                let groups = (from..to)
-                    .step_by(GROUP)
-                    .filter_map(|at| group(gemm, i, j, (at, (at + GROUP).min(to))));
                 // A group is one term, so a step cuts four of them and the accumulator.
-                chain(
-                    FusedDot { length: step.length / GROUP, ..step },
-                    (to - from).div_ceil(GROUP) as u64,
-                    total,
-                    groups,
-                )
+                let step = FusedDot { length: step.length / GROUP, ..step };
+                chain(step, k.div_ceil(GROUP) as u64, total, pair.groups(0..k))
             }
         };
         bound.plus(split)
@@ -214,19 +190,64 @@ impl Accumulation {
     /// What an output at (i, j) may be: between the exact value less the bound and plus the bound, each rounded to the output type.
     /// Rounding keeps order, so every result within the bound lies between them.
     pub fn rule(&self, gemm: &Gemm<'_>, i: usize, j: usize, output: &Format) -> Rule {
-        let dot = gemm.dot(i, j);
-        let (Some(bound), Some(&exact)) = (self.bound(gemm, i, j, &dot), dot.total.finite()) else {
-            return dot.rule();
+        let [a, b] = self.lines(gemm, (i, j));
+        self.rule_of(gemm, Pair { a: &a, b: &b }, (i, j), output)
+    }
+
+    fn rule_of(
+        &self,
+        gemm: &Gemm<'_>,
+        pair: Pair<'_>,
+        (i, j): (usize, usize),
+        output: &Format,
+    ) -> Rule {
+        let exact = match pair.total(gemm, i, j) {
+            Total::Finite(exact) => exact,
+            Total::Infinite { .. } => return Rule::Exact,
+            Total::Nan => return Rule::AnyNan,
         };
-        if bound == Bound::ZERO {
-            return dot.rule();
+        match self.bound_of(gemm, pair, i, j) {
+            Some(bound) if bound != Bound::ZERO => {
+                let end = |negative| {
+                    let mut end = exact;
+                    add_up(&mut end, negative, bound);
+                    Total::Finite(end).round(output)
+                };
+                Rule::Between { low: end(true), high: end(false) }
+            }
+            _ => gemm.dot(i, j).rule(),
         }
-        let end = |negative| {
-            let mut end = exact;
-            add_up(&mut end, negative, bound);
-            Total::Finite(end).round(output)
-        };
-        Rule::Between { low: end(true), high: end(false) }
+    }
+}
+
+/// The intervals of a product's outputs, for many of them: rows are decoded once.
+#[derive(Clone, Debug)]
+pub struct Intervals<'a> {
+    gemm: Gemm<'a>,
+    accumulation: Accumulation,
+    output: &'a Format,
+    rows: Vec<Line>,
+    columns: Vec<Line>,
+}
+
+impl<'a> Gemm<'a> {
+    /// The intervals that the bound of an accumulation allows around the exact values.
+    pub fn intervals(self, accumulation: &Accumulation, output: &'a Format) -> Intervals<'a> {
+        let k = self.shape.k;
+        let rows = (0..self.shape.m).map(|i| accumulation.line(&self.a, k, i)).collect();
+        let columns = (0..self.shape.n).map(|j| accumulation.line(&self.b, k, j)).collect();
+        Intervals { gemm: self, accumulation: *accumulation, output, rows, columns }
+    }
+}
+
+impl Intervals<'_> {
+    /// [`Accumulation::rule`] at (i, j).
+    ///
+    /// # Panics
+    /// If (i, j) is outside D.
+    pub fn rule(&self, i: usize, j: usize) -> Rule {
+        let pair = Pair { a: &self.rows[i], b: &self.columns[j] };
+        self.accumulation.rule_of(&self.gemm, pair, (i, j), self.output)
     }
 }
 
@@ -257,12 +278,8 @@ fn chain(step: FusedDot, k: u64, total: Bound, terms: impl Iterator<Item = Term>
     cut.plus(rounded).plus(subnormal)
 }
 
-/// Σ |pₖ| over a range of k.
-fn range_magnitude(gemm: &Gemm<'_>, i: usize, j: usize, (from, to): (usize, usize)) -> Bound {
-    let length = gemm.shape().k;
-    let mut sum = ExactSum::ZERO;
-    for k in from..to {
-        sum.add(gemm.a.value(length, i, k).times(gemm.b.value(length, j, k)).abs());
-    }
-    Bound::of_sum(&sum)
+/// The same of a chain that starts from zero, over a range of k.
+fn chunk(step: FusedDot, pair: Pair<'_>, range: Range<usize>) -> Bound {
+    let sum = pair.magnitude(range.clone()).unwrap_or(ExactSum::ZERO);
+    chain(step, range.len() as u64, Bound::of_sum(&sum), pair.terms(range))
 }

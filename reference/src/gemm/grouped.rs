@@ -104,7 +104,11 @@ impl<'a> GroupedGemm<'a> {
         let block = |operand: &Operand<'_>| operand.scales.map_or(1, |scales| scales.block);
         let groups = match axis {
             GroupAxis::M => group_ranges(ends, m, 1)?,
-            GroupAxis::K => group_ranges(ends, k, block(&a).max(block(&b)))?,
+            GroupAxis::K => {
+                let (a, b) = (block(&a), block(&b));
+                group_ranges(ends, k, a.max(b))?;
+                group_ranges(ends, k, a.min(b))?
+            }
         };
         Ok(Self { shape, axis, groups, a, b })
     }
@@ -122,32 +126,30 @@ impl<'a> GroupedGemm<'a> {
         &self,
         mut each: impl FnMut(usize, Gemm<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        (0..self.groups.len()).try_for_each(|number| self.group(number, |gemm| each(number, gemm)))
+    }
+
+    /// Calls `with` with one group's product.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    pub fn group<R>(&self, number: usize, with: impl FnOnce(Gemm<'_>) -> R) -> R {
         let GemmShape { m, n, k } = self.shape;
-        for (number, group) in self.groups.iter().enumerate() {
-            let size = group.len();
-            let (shape, a, b) = match self.axis {
-                GroupAxis::M => {
-                    let b = number * n..(number + 1) * n;
-                    let shape = GemmShape { m: size, n, k };
-                    (
-                        shape,
-                        Part::of(&self.a, k, group.clone(), 0..k),
-                        Part::of(&self.b, k, b, 0..k),
-                    )
-                }
-                GroupAxis::K => {
-                    let shape = GemmShape { m, n, k: size };
-                    (
-                        shape,
-                        Part::of(&self.a, k, 0..m, group.clone()),
-                        Part::of(&self.b, k, 0..n, group.clone()),
-                    )
-                }
-            };
-            let (a, b) = (a.operand(&self.a), b.operand(&self.b));
-            each(number, Gemm { shape, a, b, c: None, tensor_scales: None })?;
-        }
-        Ok(())
+        let group = self.groups[number].clone();
+        let (shape, a, b) = match self.axis {
+            GroupAxis::M => {
+                let b = number * n..(number + 1) * n;
+                let shape = GemmShape { m: group.len(), n, k };
+                (shape, Part::of(&self.a, k, group, 0..k), Part::of(&self.b, k, b, 0..k))
+            }
+            GroupAxis::K => {
+                let shape = GemmShape { m, n, k: group.len() };
+                let a = Part::of(&self.a, k, 0..m, group.clone());
+                (shape, a, Part::of(&self.b, k, 0..n, group))
+            }
+        };
+        let (a, b) = (a.operand(&self.a), b.operand(&self.b));
+        with(Gemm { shape, a, b, c: None, tensor_scales: None })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod accumulation;
 mod bound;
+mod evaluate;
 mod grouped;
 mod model;
 mod operand;
@@ -10,7 +11,8 @@ mod sum;
 mod total;
 
 pub use accumulation::{Accepts, Accumulation, E8M13, FusedDot, ModelError, Scheme};
-pub use bound::Bound;
+pub use bound::{Bound, Intervals};
+pub use evaluate::Accumulated;
 pub use grouped::{GroupAxis, GroupedGemm, group_ranges};
 pub use model::{Model, Standing};
 pub use operand::{BlockScales, Codes, Operand};
@@ -180,28 +182,7 @@ impl<'a> Gemm<'a> {
         accumulation: &Accumulation,
         output: &Format,
     ) -> Result<Vec<u32>, ModelError> {
-        accumulation.check(self)?;
-        Ok(self.each(|i, j| accumulation.output(self, i, j, output)))
-    }
-
-    /// One element of [`Self::accumulate`], for callers that spread D over threads. Operands are for the caller to check
-    /// ([`Accumulation::check`], once): where that refuses them, the bits mean nothing.
-    ///
-    /// # Panics
-    /// If (i, j) is outside D.
-    pub fn accumulate_at(
-        &self,
-        accumulation: &Accumulation,
-        (i, j): (usize, usize),
-        output: &Format,
-    ) -> u32 {
-        accumulation.output(self, i, j, output)
-    }
-
-    fn each(&self, of: impl Fn(usize, usize) -> u32) -> Vec<u32> {
-        (0..self.shape.m)
-            .flat_map(|i| (0..self.shape.n).map(move |j| (i, j)))
-            .map(|(i, j)| of(i, j))
-            .collect()
+        let accumulated = self.accumulated(accumulation, output, 0..self.shape.n)?;
+        Ok((0..self.shape.m).flat_map(|i| accumulated.row(i)).collect())
     }
 }

@@ -62,10 +62,22 @@ pub fn accumulate(
     if accumulation.scheme == Scheme::Exact {
         return Ok(self::gemm(gemm, output));
     }
-    let n = gemm.shape().n;
-    let outputs = (0..gemm.shape().m * n).into_par_iter();
-    Ok(outputs.map(|at| gemm.accumulate_at(accumulation, (at / n, at % n), output)).collect())
+    let shape = gemm.shape();
+    let mut d = vec![0; shape.m * shape.n];
+    // Columns are decoded once for all rows, as many at a time as keep within some memory.
+    let width = (COLUMNS / shape.k.max(1)).clamp(1, shape.n.max(1));
+    for first in (0..shape.n).step_by(width) {
+        let columns = first..(first + width).min(shape.n);
+        let accumulated = gemm.accumulated(accumulation, output, columns.clone())?;
+        d.par_chunks_mut(shape.n).enumerate().for_each(|(i, row)| {
+            row[columns.clone()].copy_from_slice(&accumulated.row(i));
+        });
+    }
+    Ok(d)
 }
+
+/// Elements of B that [`accumulate`] keeps decoded.
+const COLUMNS: usize = 1 << 22;
 
 /// Fills D, and the magnitudes unless there is no room for them.
 fn product(gemm: &Gemm<'_>, output: &Format, d: &mut [u32], magnitudes: &mut [f64]) {

@@ -15,7 +15,7 @@ const FAULTS: &[&str] = &[
 
 pub(in crate::classes) const G3: Class = Class {
     name: "g3-bounded",
-    aim: "random, heavy-tailed, cancelling, all-positive and adversarial data, each output within the derived bound of the exact sum",
+    aim: "random, heavy-tailed, cancelling, all-positive and adversarial data and sums beside a tie, each output within the derived bound of the exact sum",
     faults: FAULTS,
     source: Source::Tensors {
         count: |op, level| count(op, level, Test::Bounded),
@@ -53,10 +53,17 @@ enum Kind {
     Positive,
     Cancelling,
     Adversarial,
+    NearTie,
 }
 
-const KINDS: [Kind; 5] =
-    [Kind::Random, Kind::HeavyTailed, Kind::Positive, Kind::Cancelling, Kind::Adversarial];
+const KINDS: [Kind; 6] = [
+    Kind::Random,
+    Kind::HeavyTailed,
+    Kind::Positive,
+    Kind::Cancelling,
+    Kind::Adversarial,
+    Kind::NearTie,
+];
 
 fn count(op: &Op, level: Level, test: Test) -> u64 {
     let Some(g) = gemm(op) else { return 0 };
@@ -82,6 +89,7 @@ fn call(op: &Op, n: u64, test: Test) -> Call {
     match kind {
         Kind::Cancelling => cancel(&mut a, &mut b, n),
         Kind::Adversarial => swamp(&mut a, &mut b),
+        Kind::NearTie => near_ties(&mut a, &mut b, g),
         _ => {}
     }
     build(g, test, a, b)
@@ -201,5 +209,59 @@ fn swamp(a: &mut Side, b: &mut Side) {
         b.set(r, last, b.codes[r * b.k]);
         let block = b.block_of(last);
         b.scale(r, block, scale_byte(b.scaling, 4));
+    }
+}
+
+/// Three products to a sum: 2^e, half a unit of its last place in the output type, and something beyond f32's precision that decides
+/// the tie. Rounding to f32 first loses it, and gives the even neighbour.
+fn near_ties(a: &mut Side, b: &mut Side, g: &Gemm) {
+    let digits = g.output.format().mantissa_bits as i32;
+    for side in [&mut *a, &mut *b] {
+        side.codes.fill(0);
+        for r in 0..side.rows {
+            for block in 0..side.blocks() {
+                side.scale(r, block, scale_byte(side.scaling, 0));
+            }
+        }
+    }
+    let top = match g.scaling {
+        Scaling::Mx => 0,
+        Scaling::Nvfp4 | Scaling::Unit | Scaling::Plain => 14,
+    };
+    let small = (top - 31) / 2;
+    for r in 0..a.rows {
+        put(a, r, 0, top - top / 2, false);
+        // The last digit is odd in every other group of four rows; the tie falls to either side.
+        if r / 4 % 2 == 1 {
+            let last = top - digits;
+            put(a, r, a.k / 4, last - last / 2, false);
+        }
+        let half = top - digits - 1;
+        put(a, r, a.k / 2, half - half / 2, false);
+        let beyond = top - BEYOND - (r % 2) as i32;
+        put(a, r, a.k / 4 * 3, beyond - small, r / 2 % 2 == 1);
+    }
+    for r in 0..b.rows {
+        for (k, exponent) in [(0, top), (b.k / 4, top - digits), (b.k / 2, top - digits - 1)] {
+            put(b, r, k, exponent / 2, false);
+        }
+        put(b, r, b.k / 4 * 3, small, false);
+    }
+}
+
+/// Octaves below a sum at which f32 sees nothing any more.
+const BEYOND: i32 = 26;
+
+/// ±2^exponent: by the block's scale where there are scales, else by the element.
+fn put(side: &mut Side, r: usize, k: usize, exponent: i32, negative: bool) {
+    match side.scaling {
+        Scaling::Mx | Scaling::Nvfp4 => {
+            side.set(r, k, code(side.factor, negative, 1, 0));
+            let block = side.block_of(k);
+            side.scale(r, block, scale_byte(side.scaling, exponent));
+        }
+        Scaling::Unit | Scaling::Plain => {
+            side.set(r, k, code(side.factor, negative, 1, exponent));
+        }
     }
 }

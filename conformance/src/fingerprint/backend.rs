@@ -1,0 +1,99 @@
+//! Fingerprints of backends: a plain product, asked through the same interface as every case.
+
+use super::{Fingerprint, Operands, Options, PlainGemm, fingerprint};
+use crate::backend::{Backend, Refusal};
+use crate::capabilities::Capabilities;
+use crate::outputs::Outputs;
+use mx_reference::Element;
+use mx_reference::convention::PROPAGATE;
+use mx_reference::gemm::{Codes, Gemm, GemmShape, Operand};
+use mx_vectors::op::{self, Factor, Scaling, Test};
+use mx_vectors::{Call, Data, Float, Op, Tensor, Tensors};
+
+/// What outputs hold before each product.
+const POISON: u8 = 0xa5;
+
+/// The product that a kind of operands is asked as.
+fn product(operands: Operands, claims: &Capabilities) -> op::Gemm {
+    let (factor, scaling) = match operands {
+        Operands::Fp8 => (Factor::Element(Element::E4m3), Scaling::Unit),
+        Operands::Bf16 => (Factor::Bf16, Scaling::Plain),
+        Operands::F16 => (Factor::F16, Scaling::Plain),
+        Operands::Mx(element) => (Factor::Element(element), Scaling::Mx),
+        Operands::Nvfp4 => (Factor::Element(Element::E2m1), Scaling::Nvfp4),
+    };
+    let accumulate = claims.accumulate.and_then(|accumulate| accumulate.0);
+    let output = Float::F32;
+    op::Gemm { a: factor, b: factor, scaling, output, accumulate, test: Test::Exact }
+}
+
+/// The kinds of operands whose products to f32 a backend claims.
+pub fn claimed(claims: &Capabilities) -> Vec<Operands> {
+    let mut kinds = Operands::ALL.to_vec();
+    kinds.retain(|&kind| claims.covers(&Op::Gemm(product(kind, claims))));
+    kinds
+}
+
+/// Takes the fingerprint of a backend's products of one kind of operands.
+///
+/// # Errors
+/// [`Refusal`] of the backend.
+pub fn fingerprint_of(
+    backend: &mut dyn Backend,
+    operands: Operands,
+    k: usize,
+) -> Result<Fingerprint, Refusal> {
+    let (rows, cols) = backend.capabilities().multiple();
+    let options = Options { k, multiple: (rows, rows, cols.next_multiple_of(32)) };
+    let op = product(operands, backend.capabilities());
+    fingerprint(&mut Asked { backend, op }, operands, options)
+}
+
+struct Asked<'a> {
+    backend: &'a mut dyn Backend,
+    op: op::Gemm,
+}
+
+impl PlainGemm for Asked<'_> {
+    type Error = Refusal;
+
+    fn multiply(&mut self, gemm: &Gemm<'_>) -> Result<Vec<u32>, Refusal> {
+        let GemmShape { m, n, k } = gemm.shape();
+        let mut inputs = Tensors::new();
+        let [a, b] = gemm.operands();
+        put(&mut inputs, ["a_elements", "a_scales"], a, self.op.scaling, (m, k));
+        put(&mut inputs, ["b_elements", "b_scales"], b, self.op.scaling, (n, k));
+        if self.op.scaling == Scaling::Nvfp4 {
+            let data = Data::U32(vec![1f32.to_bits(); 2]);
+            inputs.insert("tensor_scale".to_owned(), Tensor { shape: vec![2], data });
+        }
+        let call = Call { op: Op::Gemm(self.op), inputs };
+        let like = Tensor { shape: vec![m, n], data: Data::U32(vec![0; m * n]) };
+        let like = Tensors::from([("output".to_owned(), like)]);
+        let mut outputs = Outputs::poisoned(&like, POISON);
+        self.backend.execute(&call, &PROPAGATE, &mut outputs)?;
+        match outputs.into_tensors().remove("output").map(|tensor| tensor.data) {
+            Some(Data::U32(bits)) => Ok(bits),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+fn put(
+    inputs: &mut Tensors,
+    names: [&str; 2],
+    operand: &Operand<'_>,
+    scaling: Scaling,
+    (rows, k): (usize, usize),
+) {
+    let data = match operand.codes {
+        Codes::Bytes(codes) => Data::U8(codes.to_vec()),
+        Codes::Halves(halves) => Data::U16(halves.to_vec()),
+    };
+    inputs.insert(names[0].to_owned(), Tensor { shape: vec![rows, k], data });
+    if let Some((block, _)) = scaling.block() {
+        let ones = || vec![127; rows * (k / block)];
+        let scales = operand.scales.map_or_else(ones, |scales| scales.bytes.to_vec());
+        inputs.insert(names[1].to_owned(), Tensor::u8([rows, k / block], scales));
+    }
+}
