@@ -222,7 +222,7 @@ impl<'a> Question<'a> {
             .collect()
     }
 
-    /// The first failing case with its wrong elements: all of a block's, the first [`MANY`] of a tensor's.
+    /// The first failing case with its wrong elements: all of a block's, the first 64 of a tensor's.
     pub fn first_failure(&self, asked: Asked) -> Option<Failure> {
         if asked.whole.is_some() {
             return self.failures(asked).pop().map(|(_, failure)| failure);
