@@ -46,7 +46,7 @@ pub(in crate::classes) const X24: Class = Class {
 };
 
 /// M, N, K; the first are multiples of 128.
-const SHAPES: [(usize, usize, usize); 10] = [
+const SHAPES: [(usize, usize, usize); 16] = [
     (128, 128, 128),
     (128, 128, 1024),
     (1, 1, 32),
@@ -57,6 +57,12 @@ const SHAPES: [(usize, usize, usize); 10] = [
     (16, 272, 128),
     (3, 5, 4096),
     (2, 2, 16384),
+    (33, 64, 160),
+    (64, 33, 96),
+    (257, 20, 64),
+    (12, 36, 32),
+    (80, 48, 384),
+    (1, 257, 2048),
 ];
 /// Exponents that the scales of A and B start from: ordinary, byte 0 of A, byte 0 of B, the top of A, the top of B, subnormal
 /// outputs, and large ones.

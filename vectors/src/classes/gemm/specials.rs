@@ -16,22 +16,31 @@ pub(in crate::classes) const CLASS: Class = Class {
     source: Source::Tensors { count, call },
 };
 
-/// K, and how often the list of rows is repeated.
-const SHAPES: [(usize, usize); 2] = [(128, 8), (64, 1)];
+/// K, how often the list of rows is repeated, and whether the last block of B is zero in every row: NaN counts over zeros too.
+const SHAPES: [(usize, usize, bool); 6] = [
+    (128, 8, false),
+    (128, 8, true),
+    (64, 1, false),
+    (96, 1, true),
+    (2048, 1, false),
+    (3072, 1, true),
+];
+/// Shapes of cells that do not get all.
+const FEW: u64 = 2;
 /// Kinds of row.
 const KINDS: usize = 16;
 
 fn count(op: &Op, level: Level) -> u64 {
     match (gemm(op), level) {
         (None, _) | (_, Level::Smoke) => 0,
-        (Some(g), _) if full(g) => 2,
-        (Some(_), _) => 1,
+        (Some(g), _) if full(g) => SHAPES.len() as u64,
+        (Some(_), _) => FEW,
     }
 }
 
 fn call(op: &Op, n: u64) -> Call {
     let Some(g) = gemm(op) else { return none(op) };
-    let (k, repeat) = SHAPES[n as usize];
+    let (k, repeat, zero_tail) = SHAPES[n as usize];
     let side = |factor| {
         let mut side = Side::new(factor, g.scaling, KINDS * repeat, k);
         for r in 0..side.rows {
@@ -39,7 +48,15 @@ fn call(op: &Op, n: u64) -> Call {
         }
         side
     };
-    build(g, Test::Exact, side(g.a), side(g.b))
+    let mut b = side(g.b);
+    if zero_tail {
+        for r in 0..b.rows {
+            for k in k - 32..k {
+                b.set(r, k, 0);
+            }
+        }
+    }
+    build(g, Test::Exact, side(g.a), b)
 }
 
 /// One row. A large or tiny element stands alone, so that no order of additions overflows or rounds before the end.
