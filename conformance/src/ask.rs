@@ -10,6 +10,7 @@ use crate::record::{Failure, FailureKind, SiteRecord};
 use crate::runner::{InternalError, Options};
 use crate::selection::Work;
 use mx_reference::{Rule, ScaleLayout};
+use mx_vectors::pad::padded;
 use mx_vectors::{Block, Call, Data, Op, Quantize, Source, Tensors};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,8 +87,8 @@ impl<'a> Question<'a> {
     ) -> Result<Self, InternalError> {
         let call = match work {
             Work::Blocks(batch) => batch.lay(&blocks),
-            Work::Single { op, class, n } => match class.source {
-                Source::Tensors { call, .. } => call(op, *n),
+            Work::Single { op, class, n, multiple } => match class.source {
+                Source::Tensors { call, .. } => padded(call(op, *n), *multiple),
                 Source::Blocks { .. } => Call { op: *op, inputs: Tensors::new() },
             },
         };

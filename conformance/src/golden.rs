@@ -23,7 +23,7 @@ pub enum GoldenError {
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// A tensor of a type that the op does not read.
-    #[error("tensor `{name}` is stored as {got}; expected {expected}")]
+    #[error("tensor `{name}` holds {got}; expected {expected}")]
     Dtype {
         /// Its name.
         name: String,
@@ -198,6 +198,11 @@ pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenE
         (_, true) => Scaling::Mx,
     };
     let mut file = container::open(from)?;
+    let scaled = ["a_scales", "b_scales"].into_iter().find(|name| file.dtype(name).is_some());
+    if let (Scaling::Plain, Some(name)) = (scaling, scaled) {
+        let expected = "no such tensor: bf16 and f16 operands have no scales".to_owned();
+        return Err(GoldenError::Dtype { name: name.to_owned(), expected, got: "one".to_owned() });
+    }
     let mut inputs = Tensors::new();
     for (factor, elements, scales) in [(a, "a_elements", "a_scales"), (b, "b_elements", "b_scales")]
     {
@@ -227,7 +232,11 @@ pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenE
         let (name, got) = ("c".to_owned(), format!("F32 {:?}", c.shape));
         return Err(GoldenError::Dtype { name, expected, got });
     }
-    if shape.m.checked_mul(shape.n).is_none_or(|outputs| outputs > MOST_OUTPUTS) {
+    // Output, magnitude, and what is written of both: asked for before anything is computed.
+    let fits = |outputs: usize| {
+        outputs <= MOST_OUTPUTS && Vec::<u128>::new().try_reserve_exact(outputs).is_ok()
+    };
+    if !shape.m.checked_mul(shape.n).is_some_and(fits) {
         return Err(GoldenError::TooLarge { m: shape.m, n: shape.n, most: MOST_OUTPUTS });
     }
     let accumulation = op.accumulation();
@@ -250,7 +259,17 @@ pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenE
 /// Elements of a product: bytes, or 16-bit floats as raw bits or typed.
 fn load_factor(file: &mut File, name: &'static str, factor: Factor) -> Result<Tensor, GoldenError> {
     if factor.is_element() {
-        return load_bytes(file, name);
+        let tensor = load_bytes(file, name)?;
+        let codes = factor.format().codes();
+        let wide = (0..tensor.data.len()).find(|&i| u64::from(tensor.data.get(i)) >= codes);
+        return match wide {
+            None => Ok(tensor),
+            Some(i) => Err(GoldenError::Dtype {
+                name: name.to_owned(),
+                expected: format!("{} codes below {codes:#x}, one a byte", factor.name()),
+                got: format!("{:#04x} at {i}", tensor.data.get(i)),
+            }),
+        };
     }
     let typed = if factor == Factor::Bf16 { Dtype::BF16 } else { Dtype::F16 };
     match file.dtype(name) {

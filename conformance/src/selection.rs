@@ -96,6 +96,8 @@ pub enum Work {
         class: &'static Class,
         /// The case.
         n: u64,
+        /// What rows and columns of products are filled up to.
+        multiple: (usize, usize),
     },
 }
 
@@ -170,7 +172,7 @@ pub fn plan(
                     selected
                         .iter()
                         .flat_map(|run| run.first..run.first + run.count)
-                        .map(|n| Work::Single { op, class, n }),
+                        .map(|n| Work::Single { op, class, n, multiple }),
                 ),
             }
         }

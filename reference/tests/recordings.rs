@@ -2,6 +2,8 @@
 //! folder of them is named by `MXCERT_RECORDINGS`: `manifest.json` and, for each set in it, `a` and `b` codes `[n][k]`, then `c` and
 //! `d` f32 bits `[n]`, little endian.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use mx_reference::Format;
 use mx_reference::format::{BF16, E4M3, E5M2, F16, F32};
 use mx_reference::gemm::{Accumulation, Codes, Gemm, GemmShape, Model, Operand};

@@ -8,6 +8,7 @@ pub mod class;
 pub mod classes;
 pub mod op;
 pub mod packs;
+pub mod pad;
 pub mod plan;
 pub mod rng;
 pub mod tensor;

@@ -1,13 +1,18 @@
 //! What every vector class promises: names, faults, counts, purity; and that each holds what its aim says.
 
+use mx_reference::gemm::{GroupAxis, Model};
 use mx_reference::pack::PackOrder;
 use mx_reference::scale::even_threshold;
+use mx_reference::training::Recipe;
 use mx_reference::{
     Axis, BlockShape, Element, Magnitude, Number, Profile, ScaleLayout, ScaleMode,
     convention::PROPAGATE,
 };
 use mx_vectors::classes::ALL;
-use mx_vectors::op::{Cast, CastOverflow, CastRounding, Dequantize, Pack, Target};
+use mx_vectors::op::{
+    AllToAll, Cast, CastOverflow, CastRounding, Dequantize, Factor, Gemm, GroupSwizzle,
+    GroupedGemm, Linear, Pack, Scaling, Target, Test,
+};
 use mx_vectors::{Block, Call, Class, Float, LANES, Level, Op, Quantize, Source, bits};
 use rstest::rstest;
 use std::collections::BTreeSet;
@@ -78,7 +83,43 @@ fn ops() -> Vec<Op> {
         ops.extend(Float::ALL.map(cast));
     }
     ops.push(Op::Swizzle);
+    ops.extend(products().into_iter().map(Op::Gemm));
+    for gemm in products().into_iter().filter(|g| g.scaling == Scaling::Mx) {
+        ops.extend(GroupAxis::ALL.map(|axis| Op::GroupedGemm(GroupedGemm { gemm, axis })));
+    }
+    for recipe in [Recipe::Mxfp8Rceil, Recipe::Mxfp4Emulated] {
+        for (grouped, pad) in [(false, false), (true, false), (true, true)] {
+            let (accumulate, test) = (None, Test::Bounded);
+            ops.push(Op::Linear(Linear { recipe, grouped, pad, accumulate, test }));
+        }
+        ops.push(Op::AllToAll(AllToAll { recipe }));
+    }
+    ops.extend(GroupSwizzle::ALL.map(Op::GroupSwizzle));
     ops
+}
+
+/// A product of every scaling, with and without a declared accumulation; the first is asked at the smoke level too.
+fn products() -> Vec<Gemm> {
+    let [fp8, wide, fp4] = [Element::E4m3, Element::E5m2, Element::E2m1].map(Factor::Element);
+    let (bf16, f16) = (Factor::Bf16, Factor::F16);
+    [
+        (fp8, fp8, Scaling::Mx, Float::F32, None),
+        (wide, fp4, Scaling::Mx, Float::Bf16, None),
+        (fp8, wide, Scaling::Mx, Float::F16, Some(Model::BlackwellMxf8f6f4)),
+        (fp8, wide, Scaling::Unit, Float::F32, Some(Model::HopperFp8)),
+        (fp4, fp4, Scaling::Nvfp4, Float::Bf16, None),
+        (bf16, bf16, Scaling::Plain, Float::Bf16, None),
+        (f16, f16, Scaling::Plain, Float::F16, Some(Model::F32Sequential)),
+    ]
+    .map(|(a, b, scaling, output, accumulate)| Gemm {
+        a,
+        b,
+        scaling,
+        output,
+        accumulate,
+        test: Test::Exact,
+    })
+    .into()
 }
 
 fn calls(class: &Class, op: &Op, level: Level) -> Vec<Call> {
@@ -165,12 +206,37 @@ fn calls_are_pure_and_their_tensors_full() {
     }
 }
 
+/// Whether an op has cases, at the smoke level too.
+fn has_cases(op: &Op) -> [bool; 2] {
+    match op {
+        Op::Pack(pack) => [pack.order.applies_to(pack.element); 2],
+        // Of products those that get every shape; training steps are no quick look.
+        Op::Gemm(g) => [g.output == Float::F32 && g.a == g.b, true],
+        Op::GroupedGemm(_) | Op::Linear(_) | Op::AllToAll(_) | Op::GroupSwizzle(_) => [false, true],
+        _ => [true; 2],
+    }
+}
+
 #[test]
 fn every_op_has_a_class() {
     for op in ops() {
-        let refused = matches!(op, Op::Pack(pack) if !pack.order.applies_to(pack.element));
-        let count: u64 = ALL.iter().map(|class| class.count(&op, Level::Smoke)).sum();
-        assert_eq!(count == 0, refused, "{}", op.prefix());
+        let count = |level| -> u64 { ALL.iter().map(|class| class.count(&op, level)).sum() };
+        let counts = [Level::Smoke, Level::Standard].map(|level| count(level) > 0);
+        assert_eq!(counts, has_cases(&op), "{}", op.prefix());
+    }
+}
+
+/// Products of numbers that the declared accumulation is not of, or that no declaration is needed for, are not asked.
+#[test]
+fn products_are_asked_of_their_model_alone() {
+    for g in products() {
+        let unit = |accumulate| Op::Gemm(Gemm { scaling: Scaling::Unit, accumulate, ..g });
+        let modelled = |op| class("g4-modelled").count(&op, Level::Standard);
+        assert_eq!(modelled(unit(None)), 0);
+        assert_eq!(modelled(unit(Some(Model::Exact))), 0);
+        let op = Op::Gemm(g);
+        let has_bits = !matches!(g.accumulate, None | Some(Model::Exact));
+        assert_eq!(modelled(op) > 0, has_bits, "{}", op.prefix());
     }
 }
 

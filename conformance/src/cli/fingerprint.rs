@@ -70,7 +70,12 @@ pub(super) fn run(args: &FingerprintArgs) -> anyhow::Result<Exit> {
     for kind in kinds {
         say!("asking {} for products of {} ...", args.backend, kind.name());
         match fingerprint_of(backend.as_mut(), kind, args.k.into()) {
-            Ok(fingerprint) => found.push(fingerprint),
+            Ok(fingerprint) => {
+                if !fingerprint.adds {
+                    exit = Exit::NothingEstablished;
+                }
+                found.push(fingerprint);
+            }
             Err(Refusal::Unsupported(reason)) => {
                 say!("{}: {}: unsupported: {reason}", args.backend, kind.name());
                 exit = Exit::NonConformant;

@@ -5,6 +5,7 @@
 
 mod casts;
 mod decode;
+mod gemm;
 mod pairs;
 mod scales;
 mod sweep;

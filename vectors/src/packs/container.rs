@@ -1,7 +1,7 @@
 //! Safetensors files of raw-bit tensors.
 //!
-//! Files are written with U8, U16 and U32 tensors (I32 for group offsets) and at most one `__metadata__` key, [`METADATA_KEY`]: these are what the
-//! numpy, torch and JAX loaders all read, and one key keeps the bytes a pure function of the content. Reading also takes
+//! Files are written with U8, U16, U32 and I32 tensors and at most one `__metadata__` key, [`METADATA_KEY`]: these are what
+//! the numpy, torch and JAX loaders all read, and one key keeps the bytes a pure function of the content. Reading also takes
 //! any typed tensor of 8, 16 or 32 bits an element as raw bits, and never trusts a header: what it says is checked against
 //! the file's length before anything is allocated.
 

@@ -36,7 +36,7 @@ pub enum Difference {
         tensor: String,
         /// Where in it.
         index: Vec<usize>,
-        /// The case, where rows are cases.
+        /// The case.
         id: Option<String>,
         /// What it should be.
         expected: u32,
@@ -156,7 +156,7 @@ fn in_tensors(file: &Planned, right: &Tensors, got: &Loaded) -> Option<Differenc
         let other = |&i: &usize| want.data.get(i) != have.data.get(i);
         if let Some(i) = (0..want.data.len()).find(other) {
             let index = unravelled(&want.shape, i);
-            let id = case_id(file, right, index.first().copied());
+            let id = case_id(file, right, name, index.first().copied());
             let (expected, got) = (want.data.get(i), have.data.get(i));
             return Some(Difference::Element { tensor, index, id, expected, got });
         }
@@ -183,13 +183,16 @@ fn unravelled(shape: &[usize], mut i: usize) -> Vec<usize> {
     index
 }
 
-/// The case of a row, in files whose rows are cases.
-fn case_id(file: &Planned, tensors: &Tensors, row: Option<usize>) -> Option<String> {
+/// The case that an element is of: the one that its tensor is named for, or that of its row.
+fn case_id(file: &Planned, tensors: &Tensors, name: &str, row: Option<usize>) -> Option<String> {
+    let prefix = file.ops.first().map(Op::prefix)?;
+    if let Some((case, _)) = name.split_once('.') {
+        return Some(format!("{prefix}/{case}"));
+    }
     let column = |name: &str| {
         let data = &tensors.get(name)?.data;
         row.filter(|row| *row < data.len()).map(|row| data.get(row))
     };
     let class = crate::classes::ALL.get(column("class")? as usize)?;
-    let prefix = file.ops.first().map(Op::prefix)?;
     Some(format!("{prefix}/{}#{}", class.name, column("number")?))
 }

@@ -5,11 +5,12 @@ use super::error::PackError;
 use super::manifest::{FileRecord, PACK_VERSION, SCHEMA, TensorRecord};
 use super::{smoke, standard};
 use crate::cells::cells;
-use crate::class::{Class, Level, Source};
+use crate::class::{Call, Class, Level, Source};
 use crate::classes;
-use crate::op::{CastRounding, Op, Target};
-use crate::tensor::Tensors;
-use mx_reference::{Axis, BlockShape, Convention, ScaleLayout};
+use crate::op::{CastRounding, Factor, Float, Op, Target, Test};
+use crate::tensor::{Tensor, Tensors};
+use mx_reference::training::{Recipe, TrainingConfig};
+use mx_reference::{Axis, BlockShape, Convention, Element, ScaleLayout};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -71,7 +72,23 @@ pub(super) fn planned(level: Level) -> Result<Vec<Planned>, PackError> {
     Ok(files.into_iter().map(|(path, ops)| Planned { path, level, ops }).collect())
 }
 
-/// Whether packs hold an op: plain blocks of 32 along rows, and the casts that conversions to these formats are made of.
+/// Multiplications of the largest products that packs keep, and of the largest that are compared by intervals, which take two
+/// more tensors of the output's size.
+const LARGEST: usize = 1 << 23;
+const LARGEST_BOUNDED: usize = 1 << 21;
+
+/// Whether packs keep a whole-tensor case: all but the largest products.
+pub(super) fn kept(call: &Call) -> bool {
+    let Op::Gemm(g) = &call.op else { return true };
+    let elements = |name| call.inputs.get(name).map_or(0, |tensor: &Tensor| tensor.data.len());
+    let rows = call.inputs.get("b_elements").and_then(|tensor| tensor.shape.first());
+    let most = if g.test == Test::Bounded { LARGEST_BOUNDED } else { LARGEST };
+    elements("a_elements") * rows.copied().unwrap_or(0) <= most
+}
+
+/// Whether packs hold an op. Quantize: plain blocks of 32 along rows. Casts: what conversions to these formats are made of.
+/// Products: of one format and of the two FP8 formats to f32, of FP8, FP4 and bf16 to bf16, grouped ones to bf16 alone.
+/// Training steps: one of the recipes that have the same answers, and with padding, since whole blocks are not padded.
 fn stored(op: &Op) -> bool {
     match op {
         Op::Quantize(q) => {
@@ -81,8 +98,33 @@ fn stored(op: &Op) -> bool {
             c.rounding == CastRounding::Even
                 || (c.target, c.rounding) == (Target::E8m0, CastRounding::Up)
         }
-        _ => true,
+        Op::Gemm(g) => match g.output {
+            Float::F32 => g.a == g.b || is_fp8(g.a) && is_fp8(g.b),
+            Float::Bf16 => g.a == g.b && gives_bf16(g.a),
+            Float::F16 => false,
+        },
+        Op::GroupedGemm(g) => g.gemm.output == Float::Bf16 && gives_bf16(g.gemm.a),
+        Op::Linear(l) => {
+            let what = |config: TrainingConfig| (config.element, config.mode, config.wgrad_with_hp);
+            l.pad == l.grouped && is_first(l.recipe, what)
+        }
+        Op::AllToAll(a) => is_first(a.recipe, |config| (config.element, config.mode)),
+        Op::Dequantize(_) | Op::Pack(_) | Op::Swizzle | Op::GroupSwizzle(_) => true,
     }
+}
+
+const fn is_fp8(factor: Factor) -> bool {
+    matches!(factor, Factor::Element(Element::E4m3 | Element::E5m2))
+}
+
+const fn gives_bf16(factor: Factor) -> bool {
+    is_fp8(factor) || matches!(factor, Factor::Element(Element::E2m1) | Factor::Bf16)
+}
+
+/// Whether a recipe is the first of those that `what` does not tell apart.
+fn is_first<T: PartialEq>(recipe: Recipe, what: impl Fn(TrainingConfig) -> T) -> bool {
+    let own = what(recipe.config());
+    Recipe::ALL.into_iter().find(|other| what(other.config()) == own) == Some(recipe)
 }
 
 fn standard_path(op: &Op) -> String {
@@ -216,6 +258,10 @@ fn digit(nibble: u8) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{answer, rules};
+    use crate::op::{Gemm, Scaling};
+    use mx_reference::Rule;
+    use mx_reference::convention::PROPAGATE;
 
     #[test]
     fn classes_fit_the_class_tensor() {
@@ -231,5 +277,63 @@ mod tests {
     fn digests_are_hexadecimal() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(sha256(b""), empty);
+    }
+
+    /// The inputs and answers of a case, and how some of these are compared.
+    fn solved(op: &Op, class: &Class, n: u64) -> (Tensors, Tensors, Vec<Rule>) {
+        let Source::Tensors { call, .. } = class.source else { panic!("{}", class.name) };
+        let Call { op, inputs } = call(op, n);
+        let outputs = answer(&op, &PROPAGATE, &inputs).unwrap();
+        let mut some = Vec::new();
+        for (name, output) in &outputs {
+            let rule = rules(&op, &PROPAGATE, &inputs, &outputs, name);
+            some.extend((0..output.data.len()).step_by(97).map(rule));
+        }
+        (inputs, outputs, some)
+    }
+
+    #[test]
+    fn training_steps_that_are_left_out_have_the_cases_of_a_stored_one() {
+        // What decides the answers, and a case that is compared by intervals where there is one.
+        let decides = |op: &Op| match op {
+            Op::Linear(l) => {
+                let config = l.config();
+                let n = if l.grouped { 2 } else { 5 };
+                Some((op.name(), config.element, config.mode, config.wgrad_with_hp, n))
+            }
+            Op::AllToAll(a) => {
+                let config = a.recipe.config();
+                Some((op.name(), config.element, config.mode, false, 1))
+            }
+            _ => None,
+        };
+        let (inside, outside): (Vec<Op>, Vec<Op>) =
+            cells().into_iter().filter(|op| decides(op).is_some()).partition(stored);
+        assert_eq!((inside.len(), outside.len()), (4 + 4 + 3, 3 + 10 + 4));
+        for op in outside {
+            let (name, .., n) = decides(&op).unwrap();
+            let class = if name == "all_to_all" { "all-to-all" } else { "linear" };
+            let class = classes::ALL.iter().find(|other| other.name == class).unwrap();
+            let mut twins = inside.iter().filter(|other| decides(other) == decides(&op));
+            let twin = twins.next().unwrap();
+            assert!(solved(&op, class, n) == solved(twin, class, n), "{}", op.prefix());
+            assert_eq!(twins.next(), None);
+        }
+    }
+
+    #[test]
+    fn the_largest_products_are_left_out() {
+        let [bounded, exact] = [Test::Bounded, Test::Exact].map(|test| {
+            let factor = Factor::Element(Element::E2m1);
+            let (scaling, output, accumulate) = (Scaling::Mx, Float::F32, None);
+            move |m: usize, n: usize, k: usize| {
+                let op = Op::Gemm(Gemm { a: factor, b: factor, scaling, output, accumulate, test });
+                let side = |rows| Tensor::u8([rows, k], vec![0; rows * k]);
+                let names = ["a_elements", "b_elements"].map(str::to_owned);
+                kept(&Call { op, inputs: names.into_iter().zip([m, n].map(side)).collect() })
+            }
+        });
+        assert!(bounded(128, 128, 128) && !bounded(128, 128, 256));
+        assert!(exact(256, 128, 256) && !exact(256, 272, 256));
     }
 }

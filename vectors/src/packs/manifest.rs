@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const SCHEMA: &str = "mxcert-pack/1";
 
 /// The version of the vectors. Major: an expected value changed; minor: something was added; patch: texts changed.
-pub const PACK_VERSION: &str = "1.0.0";
+pub const PACK_VERSION: &str = "1.1.0";
 
 /// The manifest's name in a pack folder.
 pub const MANIFEST: &str = "manifest.json";
@@ -106,7 +106,10 @@ pub struct FileRecord {
     /// The path in the pack, with `/`.
     pub path: String,
     /// The op.
-    #[schemars(extend("enum" = ["quantize", "dequantize", "cast", "pack", "swizzle"]))]
+    #[schemars(extend("enum" = [
+        "quantize", "dequantize", "cast", "pack", "swizzle", "gemm", "grouped_gemm", "linear", "grouped_linear",
+        "all_to_all", "group_swizzle"
+    ]))]
     pub op: String,
     /// The op's parameters that all of the file shares, by the names of the adapter protocol.
     pub profile: BTreeMap<String, String>,
@@ -122,6 +125,9 @@ pub struct FileRecord {
     pub sha256: String,
     /// Its tensors by name; none in JSON Lines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {
+        "pattern": r"^([a-z]+|[a-z0-9-]+#\d+\.(in|out|care|low|high)\.[a-z_]+)$"
+    }))]
     pub tensors: BTreeMap<String, TensorRecord>,
 }
 
@@ -130,7 +136,7 @@ pub struct FileRecord {
 #[serde(deny_unknown_fields)]
 pub struct TensorRecord {
     /// The stored type.
-    #[schemars(extend("enum" = ["U8", "U16", "U32"]))]
+    #[schemars(extend("enum" = ["U8", "U16", "U32", "I32"]))]
     pub dtype: String,
     /// Lengths of the dimensions, outermost first.
     pub shape: Vec<u64>,

@@ -1,11 +1,11 @@
 //! The tensors of one safetensors file.
 //!
-//! Quantize and dequantize files are lists of blocks, one a row; cast files are lists of values; pack and swizzle files hold
-//! every case under its own name, since there the shape is the point.
+//! Quantize and dequantize files are lists of blocks, one a row; cast files are lists of values; the other files hold every
+//! case under its own name, since there the shape is the point.
 
 use super::error::PackError;
-use super::files::{holds, numbered_classes};
-use crate::answer::{answer, narrow, rule};
+use super::files::{holds, kept, numbered_classes};
+use crate::answer::{answer, narrow, rules};
 use crate::class::{Call, Class, LANES, Level, Source};
 use crate::op::{Cast, Dequantize, Float, Op, Quantize};
 use crate::plan::{Batch, runs};
@@ -13,14 +13,17 @@ use crate::tensor::{Data, Tensor, Tensors};
 use mx_reference::pack::{PackOrder, pack, packed_len};
 use mx_reference::{Convention, Rule, ShapeError};
 
-/// How a byte is compared, as `care` tensors and smoke lines say it.
+/// The care code of an interval.
+const BETWEEN: u8 = 4;
+
+/// How an element is compared, as `care` tensors and smoke lines say it.
 pub(super) const fn care_code(rule: Rule) -> u8 {
     match rule {
         Rule::Exact => 0,
         Rule::AnyNan => 1,
         Rule::Free => 2,
         Rule::AnyZero => 3,
-        Rule::Between { .. } => 4,
+        Rule::Between { .. } => BETWEEN,
     }
 }
 
@@ -114,13 +117,19 @@ fn cast(c: Cast, convention: &'static Convention) -> Result<(Tensors, u64), Pack
     Ok((numbered(tensors, rows.class, rows.number), rows.cases))
 }
 
-/// Every tensor of every case, as `CLASS#N.in.NAME` and `CLASS#N.out.NAME`.
+/// Every tensor of every case, as `CLASS#N.in.NAME` and `CLASS#N.out.NAME`, and how each output is compared, as
+/// `CLASS#N.care.NAME`, `CLASS#N.low.NAME` and `CLASS#N.high.NAME`.
 fn by_case(op: &Op, convention: &'static Convention) -> Result<(Tensors, u64), PackError> {
     let (mut tensors, mut cases) = (Tensors::new(), 0);
     for_each_case(op, convention, |(_, class), n, case| {
-        let name = |way, name| format!("{}#{n}.{way}.{name}", class.name);
-        tensors.extend(case.call.inputs.into_iter().map(|(key, tensor)| (name("in", key), tensor)));
-        tensors.extend(case.outputs.into_iter().map(|(key, tensor)| (name("out", key), tensor)));
+        let name = |way: &str, name: &str| format!("{}#{n}.{way}.{name}", class.name);
+        for (key, output) in &case.outputs {
+            let beside = case.comparison(key, output).into_iter();
+            tensors.extend(beside.map(|(way, tensor)| (name(way, key), tensor)));
+        }
+        tensors
+            .extend(case.call.inputs.into_iter().map(|(key, tensor)| (name("in", &key), tensor)));
+        tensors.extend(case.outputs.into_iter().map(|(key, tensor)| (name("out", &key), tensor)));
         cases += 1;
     })?;
     Ok((tensors, cases))
@@ -182,18 +191,59 @@ impl Solved {
 
     /// The care codes of an output.
     pub(super) fn care(&self, name: &str) -> Vec<u8> {
-        let (call, outputs) = (&self.call, &self.outputs);
-        let length = outputs.get(name).map_or(0, |tensor| tensor.data.len());
-        let of = |i| rule(&call.op, self.convention, &call.inputs, outputs, name, i);
-        (0..length).map(|i| care_code(of(i))).collect()
+        let Some(output) = self.outputs.get(name) else { return Vec::new() };
+        let rule = self.rules(name);
+        (0..output.data.len()).map(|i| care_code(rule(i))).collect()
     }
+
+    fn rules(&self, name: &str) -> Box<dyn Fn(usize) -> Rule + '_> {
+        rules(&self.call.op, self.convention, &self.call.inputs, &self.outputs, name)
+    }
+
+    /// What says how an output is compared: `care` unless every code is 0, and `low` and `high` where some code is 4. Outside
+    /// of intervals both are the expected bits.
+    fn comparison(&self, name: &str, output: &Tensor) -> Vec<(&'static str, Tensor)> {
+        let rule = self.rules(name);
+        let length = output.data.len();
+        let mut care = Vec::with_capacity(length);
+        let (mut low, mut high) = (Vec::with_capacity(length), Vec::with_capacity(length));
+        for i in 0..length {
+            let rule = rule(i);
+            care.push(care_code(rule));
+            let ends = match rule {
+                Rule::Between { low, high } => (low, high),
+                _ => (output.data.get(i), output.data.get(i)),
+            };
+            low.push(ends.0);
+            high.push(ends.1);
+        }
+        let mut beside = Vec::new();
+        if care.contains(&BETWEEN) {
+            beside.push(("low", like(output, low)));
+            beside.push(("high", like(output, high)));
+        }
+        if care.iter().any(|&code| code != 0) {
+            beside.push(("care", Tensor::u8(&output.shape[..], care)));
+        }
+        beside
+    }
+}
+
+/// Bits in the type and shape of a tensor that is no list of numbers.
+fn like(tensor: &Tensor, bits: Vec<u32>) -> Tensor {
+    let data = match tensor.data {
+        Data::U8(_) => Data::U8(bits.into_iter().map(|bits| bits as u8).collect()),
+        Data::U16(_) => Data::U16(bits.into_iter().map(|bits| bits as u16).collect()),
+        Data::U32(_) | Data::I32(_) => Data::U32(bits),
+    };
+    Tensor { shape: tensor.shape.clone(), data }
 }
 
 fn unanswered(id: String, source: ShapeError) -> PackError {
     PackError::Answer { id, source: source.into() }
 }
 
-/// Solves every whole-tensor case of an op, in the order of classes.
+/// Solves every whole-tensor case of an op that packs keep, in the order of classes.
 fn for_each_case(
     op: &Op,
     convention: &'static Convention,
@@ -203,7 +253,10 @@ fn for_each_case(
         let Source::Tensors { call, .. } = class.source else { continue };
         for n in 0..class.count(op, Level::Standard) {
             let id = || format!("{}/{}#{n}", op.prefix(), class.name);
-            visit((index, class), n, Solved::new(call(op, n), convention, id)?);
+            let call = call(op, n);
+            if kept(&call) {
+                visit((index, class), n, Solved::new(call, convention, id)?);
+            }
         }
     }
     Ok(())
@@ -303,5 +356,60 @@ mod tests {
         assert_eq!(tensors.len() as u64, 2 * cases);
         assert_eq!(tensors["pack#0.in.elements"].shape, [16, 32]);
         assert_eq!(tensors["pack#0.out.packed"].shape, [16, 16]);
+    }
+
+    /// What packs say about an output, element by element.
+    #[test]
+    fn care_and_intervals_lie_beside_their_outputs() {
+        let op = crate::cells::cells().into_iter().find(|op| op.name() == "linear").unwrap();
+        let (tensors, cases) = by_case(&op, &PROPAGATE).unwrap();
+        assert_eq!(cases, 12);
+        let mut seen = std::collections::BTreeSet::new();
+        for (name, output) in tensors.iter().filter(|(name, _)| name.contains(".out.")) {
+            let beside = |way: &str| tensors.get(&name.replace(".out.", way));
+            let [care, low, high] = [".care.", ".low.", ".high."].map(beside);
+            let code = |i| care.map_or(0, |care| care.data.get(i));
+            let codes = || (0..output.data.len()).map(code);
+            assert_eq!(care.is_some(), codes().any(|code| code != 0), "{name}");
+            assert_eq!(low.is_some(), codes().any(|code| code == 4), "{name}");
+            assert_eq!(high.is_some(), low.is_some(), "{name}");
+            for tensor in [care, low, high].into_iter().flatten() {
+                assert_eq!(tensor.shape, output.shape, "{name}");
+            }
+            let value = |bits: u32| f32::from_bits(bits << 16);
+            for i in 0..output.data.len() {
+                seen.insert(code(i));
+                let bits = output.data.get(i);
+                assert_eq!(code(i) == 1, value(bits).is_nan(), "{name} {i}");
+                let (Some(low), Some(high)) = (low, high) else { continue };
+                let (low, high) = (low.data.get(i), high.data.get(i));
+                if code(i) == 4 {
+                    assert!(value(low) <= value(bits) && value(bits) <= value(high), "{name} {i}");
+                } else {
+                    assert_eq!([low, high], [bits, bits], "{name} {i}");
+                }
+            }
+        }
+        assert!([0, 1, 4].into_iter().all(|code| seen.contains(&code)), "{seen:?}");
+    }
+
+    #[test]
+    fn zeros_of_negative_zeros_have_a_free_sign() {
+        let op = crate::cells::cells().into_iter().find(|op| match op {
+            Op::Gemm(g) => g.output == Float::Bf16 && g.a == g.b,
+            _ => false,
+        });
+        let class = |class: &&Class| class.name == "g2-specials";
+        let Some((op, Source::Tensors { call, .. })) =
+            op.zip(crate::classes::ALL.iter().find(class).map(|class| class.source))
+        else {
+            panic!("a class of products")
+        };
+        let case = Solved::new(call(&op, 0), &PROPAGATE, || op.prefix()).unwrap();
+        let beside = case.comparison("output", &case.outputs["output"]);
+        let [(way, care)] = &beside[..] else { panic!("care alone, of exact sums") };
+        assert_eq!((*way, &care.shape), ("care", &case.outputs["output"].shape));
+        let codes: std::collections::BTreeSet<_> = values(care).collect();
+        assert_eq!(codes, [0, 1, 3].into());
     }
 }

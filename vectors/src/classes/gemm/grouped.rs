@@ -18,7 +18,7 @@ pub(in crate::classes) const CLASS: Class = Class {
 };
 
 /// Sizes of groups in units of 32; the last lists cut within a block, which groups of tokens may.
-const SIZES: [&[usize]; 7] = [
+const SIZES: [&[usize]; 8] = [
     &[4, 4, 4, 4],
     &[0, 3, 4, 9],
     &[5, 0, 0, 11],
@@ -26,6 +26,7 @@ const SIZES: [&[usize]; 7] = [
     &[16],
     &[0, 0, 16, 0],
     &[1, 2, 3, 4, 0, 6],
+    &[1, 1, 0, 2, 1, 3, 1, 1, 2, 1],
 ];
 /// Token counts that are no multiple of anything.
 const RAGGED: [&[usize]; 3] = [&[1, 0, 130, 17], &[0, 33, 31, 64], &[129, 3]];

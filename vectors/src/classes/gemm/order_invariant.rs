@@ -114,7 +114,8 @@ fn call(op: &Op, n: u64, width: u32) -> Call {
     let mut stream = stream(name, g, n);
     // A product is 1, 1/2 or 1/4 times its scales: two octaves of its own, and those of the scales.
     let octaves = [width / 2, 2, 0][n as usize % 3];
-    let most = (1usize << (width - 2 - octaves)).min(k);
+    // Half of the units are the head's.
+    let most = ((1usize << (width - 3 - octaves)) - 1).clamp(1, k);
     let [first, second] = REGIMES[regime];
     let scales = [octaves / 2, octaves - octaves / 2];
     let mut a = Side::new(g.a, g.scaling, m, k);
@@ -136,7 +137,52 @@ fn call(op: &Op, n: u64, width: u32) -> Call {
     }
     scale(&mut a, first, scales[0], &mut stream);
     scale(&mut b, second, scales[1], &mut stream);
+    if k > 32 {
+        let own = match g.scaling {
+            Scaling::Unit | Scaling::Plain => octaves as i32,
+            Scaling::Mx | Scaling::Nvfp4 => 0,
+        };
+        head(&mut a, &mut b, [first, second], width as i32 - 3 - own, own, n % 2 == 1);
+    }
     build(g, Test::Exact, a, b)
+}
+
+/// One product of 2^(W - 1) units and one of a unit, each alone in its block, so that sums need all of their W bits. Products of
+/// elements and scales of 1 are 2^(2 + own) units.
+fn head(a: &mut Side, b: &mut Side, bases: [i32; 2], exponent: i32, own: i32, last: bool) {
+    let block = a.scaling.block().map_or(1, |(block, _)| block);
+    let (low, high) = (block / 2, a.k - 1 - block / 4);
+    let (large, unit) = if last { (high, low) } else { (low, high) };
+    // What B takes of the large product where one operand's range does not do.
+    let shared = match b.scaling {
+        Scaling::Mx => 0,
+        Scaling::Nvfp4 => 8,
+        Scaling::Unit | Scaling::Plain => 5,
+    };
+    for (side, base, powers) in
+        [(a, bases[0], [exponent - shared, -2 - own]), (b, bases[1], [shared, 0])]
+    {
+        let base = if side.scaling == Scaling::Mx { base } else { 0 };
+        for r in 0..side.rows {
+            for (k, power) in [large, unit].into_iter().zip(powers) {
+                let first = k / block * block;
+                for k in first..first + block {
+                    side.set(r, k, 0);
+                }
+                let (scale, element) = match side.scaling {
+                    Scaling::Mx => (power, 0),
+                    Scaling::Nvfp4 => (power.min(8), (power - 8).clamp(0, 2)),
+                    Scaling::Unit | Scaling::Plain => {
+                        let format = side.factor.format();
+                        (0, power.clamp(format.min_exponent(), format.max_exponent()))
+                    }
+                };
+                side.set(r, k, code(side.factor, false, 1, element));
+                let block = side.block_of(k);
+                side.scale(r, block, scale_byte(side.scaling, base + scale));
+            }
+        }
+    }
 }
 
 /// The sign of a row's element: random, half against half so that sums cancel, Hadamard, or all positive.
@@ -177,7 +223,8 @@ mod tests {
     use super::*;
     use crate::answer::product;
     use crate::cells::cells;
-    use mx_reference::ExactSum;
+    use crate::op::Factor;
+    use mx_reference::{Element, ExactSum};
     use rstest::rstest;
 
     /// Every partial sum is an integer of `width` bits in a common unit, and the unit is one that f32 has.
@@ -200,6 +247,30 @@ mod tests {
                     assert!(unit >= -149 && top < 127, "{} #{n}: {top} {unit}", op.prefix());
                 }
             }
+        }
+    }
+
+    /// Some sums need every bit: an accumulator of one less must lose something.
+    #[rstest]
+    fn sums_need_their_width(#[values((14, 14), (24, 24))] (width, bits): (u32, i32)) {
+        for element in Element::ALL {
+            let op = cells().into_iter().find(|op| {
+                matches!(op, Op::Gemm(g) if g.a == Factor::Element(element) && g.a == g.b && g.scaling == Scaling::Mx)
+            });
+            let Some(Op::Gemm(g)) = op else { panic!("no cell") };
+            let needed = (0..4).flat_map(|n| {
+                let call = call(&Op::Gemm(g), n, width);
+                let product = product(&g, &call.inputs).unwrap();
+                let shape = product.shape();
+                let dots: Vec<i32> = (0..shape.m.min(16))
+                    .filter_map(|i| {
+                        let sum = product.dot(i, i % shape.n).total.finite().copied()?.abs();
+                        Some(sum.exponent()? - magnitude_unit(&sum) + 1)
+                    })
+                    .collect();
+                dots
+            });
+            assert_eq!(needed.max(), Some(bits), "{}", element.name());
         }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::packs::generate;
+use crate::packs::{container, generate};
+use crate::tensor::Data;
 use mx_reference::convention::{PROPAGATE, TE};
 use rstest::rstest;
 
@@ -58,6 +59,37 @@ fn a_changed_element_is_named_with_its_case() {
     // Bytes are written widest type first, then by name: the last is the last scale.
     assert!(found[0].starts_with(&format!("{QUANTIZE}: tensor `scales` at [")), "{}", found[0]);
     assert!(found[0].contains("(quantize/e2m1/rceil/bf16/row/"), "{}", found[0]);
+}
+
+#[rstest]
+#[case::low("linear/e2m1/", "linear#5.low.y", "linear/e2m1/mxfp4_emulated/bf16/-/linear#5")]
+#[case::high("linear/e2m1/", "linear#5.high.y", "linear/e2m1/mxfp4_emulated/bf16/-/linear#5")]
+#[case::care("all_to_all/e4m3/mxfp8_rceil/", "all-to-all#3.care.output", "all-to-all#3")]
+#[case::splits("all_to_all/e4m3/mxfp8_rceil/", "all-to-all#1.in.splits", "all-to-all#1")]
+fn a_changed_byte_of_a_named_tensor_is_found_with_its_case(
+    #[case] prefix: &str,
+    #[case] name: &str,
+    #[case] id: &str,
+) {
+    let pack = tempfile::tempdir().unwrap();
+    let some = |other: &str| other.starts_with(prefix);
+    generate(Level::Standard, &PROPAGATE, pack.path(), some, |_| {}).unwrap();
+    let listed = fs::read(pack.path().join(MANIFEST)).unwrap();
+    let manifest: Manifest = serde_json::from_slice(&listed).unwrap();
+    let path = pack.path().join(&manifest.files[0].path);
+    let mut file = container::read(&path).unwrap();
+    match &mut file.tensors.get_mut(name).unwrap().data {
+        Data::U8(data) => data[5] ^= 1,
+        Data::U16(data) => data[5] ^= 1,
+        Data::U32(data) => data[5] ^= 1,
+        Data::I32(data) => data[5] ^= 1,
+    }
+    container::write(&path, &file.tensors, file.metadata.as_deref()).unwrap();
+    let report = check(pack.path()).unwrap();
+    let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
+    let found = finding.what.to_string();
+    assert!(found.starts_with(&format!("tensor `{name}` at [")), "{found}");
+    assert!(found.contains(&format!("{id}): expected 0x")), "{found}");
 }
 
 #[rstest]
@@ -128,7 +160,7 @@ fn manifests_of_another_form_are_errors(#[case] text: &str, #[case] message: &st
 
 #[rstest]
 #[case("mxcert-pack/1", "mxcert-pack/2", "expected schema `mxcert-pack/1`, got `mxcert-pack/2`")]
-#[case("\"pack\": \"1.", "\"pack\": \"2.", "expected pack `1.0.0`, got `2.0.0`")]
+#[case("\"pack\": \"1.", "\"pack\": \"2.", "expected pack `1.1.0`, got `2.1.0`")]
 #[case("\"level\": \"standard", "\"level\": \"vast", "level `vast` is streamed, not stored")]
 #[case("\"name\": \"propagate", "\"name\": \"other", "expected convention `propagate` or `te`")]
 fn manifests_of_other_packs_are_errors(
