@@ -44,7 +44,9 @@ pub enum AnswerError {
         got: usize,
     },
     /// A tensor of the wrong rank.
-    #[error("tensor `{name}`: expected another number of dimensions, got shape {shape:?}")]
+    #[error(
+        "tensor `{name}`: expected two dimensions (three for stacked operands), got shape {shape:?}"
+    )]
     Rank {
         /// Its name.
         name: &'static str,

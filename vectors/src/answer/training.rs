@@ -8,6 +8,8 @@ use mx_reference::gemm::{Gemm, GemmShape, GroupAxis};
 use mx_reference::grouped_layout::{GroupedLayout, arrange_experts};
 use mx_reference::training::{self, GroupedProduct, Product, all_to_all};
 use mx_reference::{Format, Matrix, Rule};
+use std::cell::OnceCell;
+use std::convert::Infallible;
 
 const READS: &str = "x, w, grad_output (and offsets for groups)";
 
@@ -105,19 +107,22 @@ pub(super) fn linear_rules<'a>(
     let which = LINEAR_OUTPUTS.iter().position(|output| *output == name).unwrap_or(0);
     let Ok(step) = step(op, inputs, which) else { return Box::new(|_| Rule::Exact) };
     let gemm = op.gemm();
+    // Cutting operands into groups takes longer than a rule, so that every rule is found at the first question.
+    let all = OnceCell::new();
     Box::new(move |index| {
-        let mut rule = Rule::Free;
-        let bits = expected.data.get(index);
-        let _ = try_each(&step, |start, product| {
-            let GemmShape { m, n, .. } = product.shape();
-            let (row, column) = (index / n.max(1), index % n.max(1));
-            if (start..start + m).contains(&row) {
-                rule = product_rule(&gemm, product, (row - start, column), bits);
-                return Err(());
-            }
-            Ok(())
+        let all: &Vec<Rule> = all.get_or_init(|| {
+            let mut rules = vec![Rule::Free; expected.data.len()];
+            let Ok(()) = try_each(&step, |start, product| {
+                let GemmShape { m, n, .. } = product.shape();
+                for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                    let index = (start + i) * n + j;
+                    rules[index] = product_rule(&gemm, product, (i, j), expected.data.get(index));
+                }
+                Ok::<(), Infallible>(())
+            });
+            rules
         });
-        rule
+        all[index]
     })
 }
 

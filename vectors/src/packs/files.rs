@@ -76,14 +76,17 @@ pub(super) fn planned(level: Level) -> Result<Vec<Planned>, PackError> {
 /// more tensors of the output's size.
 const LARGEST: usize = 1 << 23;
 const LARGEST_BOUNDED: usize = 1 << 21;
+/// Elements of the largest operands that packs keep.
+const LARGEST_OPERAND: usize = 1 << 16;
 
 /// Whether packs keep a whole-tensor case: all but the largest products.
 pub(super) fn kept(call: &Call) -> bool {
     let Op::Gemm(g) = &call.op else { return true };
     let elements = |name| call.inputs.get(name).map_or(0, |tensor: &Tensor| tensor.data.len());
     let rows = call.inputs.get("b_elements").and_then(|tensor| tensor.shape.first());
+    let [a, b] = ["a_elements", "b_elements"].map(elements);
     let most = if g.test == Test::Bounded { LARGEST_BOUNDED } else { LARGEST };
-    elements("a_elements") * rows.copied().unwrap_or(0) <= most
+    a.max(b) <= LARGEST_OPERAND && a * rows.copied().unwrap_or(0) <= most
 }
 
 /// Whether packs hold an op. Quantize: plain blocks of 32 along rows. Casts: what conversions to these formats are made of.
@@ -335,5 +338,6 @@ mod tests {
         });
         assert!(bounded(128, 128, 128) && !bounded(128, 128, 256));
         assert!(exact(256, 128, 256) && !exact(256, 272, 256));
+        assert!(exact(1, 32, 2048) && !exact(1, 257, 2048));
     }
 }

@@ -12,6 +12,7 @@ use crate::plan::{Batch, runs};
 use crate::tensor::{Data, Tensor, Tensors};
 use mx_reference::pack::{PackOrder, pack, packed_len};
 use mx_reference::{Convention, Rule, ShapeError};
+use rayon::prelude::*;
 
 /// The care code of an interval.
 const BETWEEN: u8 = 4;
@@ -120,19 +121,11 @@ fn cast(c: Cast, convention: &'static Convention) -> Result<(Tensors, u64), Pack
 /// Every tensor of every case, as `CLASS#N.in.NAME` and `CLASS#N.out.NAME`, and how each output is compared, as
 /// `CLASS#N.care.NAME`, `CLASS#N.low.NAME` and `CLASS#N.high.NAME`.
 fn by_case(op: &Op, convention: &'static Convention) -> Result<(Tensors, u64), PackError> {
-    let (mut tensors, mut cases) = (Tensors::new(), 0);
-    for_each_case(op, convention, |(_, class), n, case| {
-        let name = |way: &str, name: &str| format!("{}#{n}.{way}.{name}", class.name);
-        for (key, output) in &case.outputs {
-            let beside = case.comparison(key, output).into_iter();
-            tensors.extend(beside.map(|(way, tensor)| (name(way, key), tensor)));
-        }
-        tensors
-            .extend(case.call.inputs.into_iter().map(|(key, tensor)| (name("in", &key), tensor)));
-        tensors.extend(case.outputs.into_iter().map(|(key, tensor)| (name("out", &key), tensor)));
-        cases += 1;
-    })?;
-    Ok((tensors, cases))
+    let cases: Vec<_> = whole_tensor_cases(op).filter(|case| kept(&case.call)).collect();
+    let count = cases.len() as u64;
+    // The files of a pack are made on all threads, but the slowest of these would leave all but one idle at the end.
+    let named = cases.into_par_iter().map(|case| case.named(op, convention));
+    Ok((named.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect(), count))
 }
 
 /// Which case each row belongs to, and how its bytes are compared.
@@ -243,21 +236,58 @@ fn unanswered(id: String, source: ShapeError) -> PackError {
     PackError::Answer { id, source: source.into() }
 }
 
-/// Solves every whole-tensor case of an op that packs keep, in the order of classes.
+/// A whole-tensor case.
+struct Case {
+    class: (u8, &'static Class),
+    n: u64,
+    call: Call,
+}
+
+impl Case {
+    fn solve(self, op: &Op, convention: &'static Convention) -> Result<Solved, PackError> {
+        let id = || format!("{}/{}#{}", op.prefix(), self.class.1.name, self.n);
+        Solved::new(self.call, convention, id)
+    }
+
+    /// Its tensors under names of their own.
+    fn named(self, op: &Op, convention: &'static Convention) -> Result<Tensors, PackError> {
+        let case = format!("{}#{}", self.class.1.name, self.n);
+        let name = |way: &str, name: &str| format!("{case}.{way}.{name}");
+        let solved = self.solve(op, convention)?;
+        let mut tensors = Tensors::new();
+        for (key, output) in &solved.outputs {
+            let beside = solved.comparison(key, output).into_iter();
+            tensors.extend(beside.map(|(way, tensor)| (name(way, key), tensor)));
+        }
+        let inputs = solved.call.inputs.into_iter();
+        tensors.extend(inputs.map(|(key, tensor)| (name("in", &key), tensor)));
+        let outputs = solved.outputs.into_iter();
+        tensors.extend(outputs.map(|(key, tensor)| (name("out", &key), tensor)));
+        Ok(tensors)
+    }
+}
+
+/// The whole-tensor cases of an op, in the order of classes.
+fn whole_tensor_cases(op: &Op) -> impl Iterator<Item = Case> {
+    let classes = numbered_classes().filter(|(_, class)| holds(op, class));
+    classes.flat_map(move |class| {
+        let of = move |n| match class.1.source {
+            Source::Tensors { call, .. } => Some(Case { class, n, call: call(op, n) }),
+            Source::Blocks { .. } => None,
+        };
+        (0..class.1.count(op, Level::Standard)).filter_map(of)
+    })
+}
+
+/// Solves every whole-tensor case of an op.
 fn for_each_case(
     op: &Op,
     convention: &'static Convention,
     mut visit: impl FnMut((u8, &'static Class), u64, Solved),
 ) -> Result<(), PackError> {
-    for (index, class) in numbered_classes().filter(|(_, class)| holds(op, class)) {
-        let Source::Tensors { call, .. } = class.source else { continue };
-        for n in 0..class.count(op, Level::Standard) {
-            let id = || format!("{}/{}#{n}", op.prefix(), class.name);
-            let call = call(op, n);
-            if kept(&call) {
-                visit((index, class), n, Solved::new(call, convention, id)?);
-            }
-        }
+    for case in whole_tensor_cases(op) {
+        let (class, n) = (case.class, case.n);
+        visit(class, n, case.solve(op, convention)?);
     }
     Ok(())
 }
