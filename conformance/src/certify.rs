@@ -1,7 +1,7 @@
 //! The main job: backends × cases → run record.
 
 use crate::backend::Backend;
-use crate::backends::Spec;
+use crate::backends::{Opened, Spec};
 use crate::judge::Judge;
 use crate::progress::{Meter, Progress, Quiet};
 use crate::record::{BackendRecord, Counts, FaultRecord, RunRecord, SCHEMA};
@@ -89,11 +89,11 @@ fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
         seconds: 0.0,
     };
     match spec.open(request.timeout) {
-        Ok(Some(mut backend)) => {
+        Ok(Opened::Ready(mut backend)) => {
             record.identity = Some(backend.identity().clone());
             judge(request, spec.judge(), backend.as_mut(), &mut record)?;
         }
-        Ok(None) => "not present in this build of mxcert".clone_into(&mut record.reason),
+        Ok(Opened::Absent(reason)) => record.reason = reason,
         Err(fault) => {
             record.reason = fault.to_string();
             record.faults.push(FaultRecord { id: None, fault, cases: 0 });

@@ -2,6 +2,7 @@
 
 use mx_vectors::{Data, Tensor, Tensors};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Bytes before and after each payload that nobody may write.
 const GUARD: usize = 256;
@@ -83,6 +84,14 @@ impl Outputs {
         let buffer = self.buffers.get_mut(name)?;
         let end = buffer.bytes.len() - GUARD;
         buffer.bytes.get_mut(GUARD..end)
+    }
+
+    /// A buffer with its guard bands, and where between them the payload lies: for backends that carry the whole elsewhere and back,
+    /// so that writes outside the payload come back, too.
+    pub fn guarded_mut(&mut self, name: &str) -> Option<(&mut [u8], Range<usize>)> {
+        let buffer = self.buffers.get_mut(name)?;
+        let payload = GUARD..buffer.bytes.len() - GUARD;
+        Some((&mut buffer.bytes, payload))
     }
 
     /// Writes whole tensors, which must be exactly the outputs asked for.

@@ -4,7 +4,7 @@ use super::certify::{is_stdout, json, print, write};
 use super::usage;
 use clap::Args;
 use mx_conformance::backend::Refusal;
-use mx_conformance::backends::Spec;
+use mx_conformance::backends::{Opened, Spec};
 use mx_conformance::fingerprint::{Operands, claimed, fingerprint_of};
 use mx_conformance::progress::say;
 use mx_conformance::suggest::nearest;
@@ -41,9 +41,9 @@ fn operands(text: &str) -> Result<Operands, String> {
 
 pub(super) fn run(args: &FingerprintArgs) -> anyhow::Result<Exit> {
     let mut backend = match args.backend.open(args.timeout) {
-        Ok(Some(backend)) => backend,
-        Ok(None) => {
-            print(&format!("{}: not present in this build of mxcert\n", args.backend))?;
+        Ok(Opened::Ready(backend)) => backend,
+        Ok(Opened::Absent(reason)) => {
+            print(&format!("{}: {reason}\n", args.backend))?;
             return Ok(Exit::NothingEstablished);
         }
         Err(fault) => {

@@ -2,8 +2,9 @@
 
 use super::args::InfoArgs;
 use super::certify::print;
-use mx_conformance::backends::Spec;
+use mx_conformance::backends::{Opened, Spec};
 use mx_conformance::verdict::Exit;
+use mx_gpu::Probe;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -16,9 +17,9 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Exit> {
 
 fn backend(args: &InfoArgs, spec: &Spec) -> anyhow::Result<Exit> {
     let backend = match spec.open(args.timeout) {
-        Ok(Some(backend)) => backend,
-        Ok(None) => {
-            print(&format!("{spec}: not present in this build of mxcert\n"))?;
+        Ok(Opened::Ready(backend)) => backend,
+        Ok(Opened::Absent(reason)) => {
+            print(&format!("{spec}: {reason}\n"))?;
             return Ok(Exit::NothingEstablished);
         }
         Err(fault) => {
@@ -49,13 +50,38 @@ fn backend(args: &InfoArgs, spec: &Spec) -> anyhow::Result<Exit> {
 fn build(args: &InfoArgs) -> anyhow::Result<Exit> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let found: Vec<_> = Spec::found().iter().map(ToString::to_string).collect();
+    let probe = Probe::new();
+    let device = match &probe.device {
+        Ok(found) => {
+            let ((major, minor), driver) = (found.capability, found.driver);
+            let cuda = (driver / 1000, driver % 1000 / 10);
+            format!(
+                "{}, compute capability {major}.{minor}, driver for CUDA {}.{}",
+                found.name, cuda.0, cuda.1
+            )
+        }
+        Err(missing) => missing.to_string(),
+    };
+    let nvrtc = match &probe.nvrtc {
+        Ok((major, minor)) => format!("{major}.{minor}"),
+        Err(missing) => missing.to_string(),
+    };
+    let cublaslt = match &probe.cublaslt {
+        Ok(version) => mx_gpu::probe::version_of(*version),
+        Err(missing) => missing.to_string(),
+    };
     let value = json!({
         "mxcert": env!("CARGO_PKG_VERSION"),
         "target": std::env::consts::ARCH,
         "threads": threads,
         "backends": found,
         "external": "cmd:COMMAND",
-        "absent": {"cuda": "not in this build", "cublaslt": "not in this build"},
+        "gpu": {
+            "device": {"present": probe.device.is_ok(), "text": device},
+            "nvrtc": {"present": probe.nvrtc.is_ok(), "text": nvrtc},
+            "cublaslt": {"present": probe.cublaslt.is_ok(), "text": cublaslt},
+            "kernels": mx_gpu::program::digest(),
+        },
     });
     if args.json {
         print(&(serde_json::to_string_pretty(&value)? + "\n"))?;
@@ -65,10 +91,14 @@ fn build(args: &InfoArgs) -> anyhow::Result<Exit> {
         "mxcert {} on {}, {threads} threads\n\
          backends here: {}\n\
          external:      cmd:COMMAND, any program that speaks the adapter protocol\n\
-         absent:        cuda, cublaslt (not in this build)\n",
+         GPU:           {device}\n\
+         NVRTC:         {nvrtc}\n\
+         cuBLASLt:      {cublaslt}\n\
+         kernels:       {}\n",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH,
         found.join(", "),
+        mx_gpu::program::digest(),
     ))?;
     Ok(Exit::Conformant)
 }

@@ -5,6 +5,7 @@ use super::certify::print;
 use super::usage;
 use mx_conformance::ask::{Question, ask};
 use mx_conformance::backend::Backend;
+use mx_conformance::backends::Opened;
 use mx_conformance::capabilities::Capabilities;
 use mx_conformance::explain::explain;
 use mx_conformance::record::Failure;
@@ -18,9 +19,9 @@ use std::fmt::Write;
 
 pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
     let mut backend = match args.backend.open(args.timeout) {
-        Ok(Some(backend)) => backend,
-        Ok(None) => {
-            print(&format!("{}: not present in this build of mxcert\n", args.backend))?;
+        Ok(Opened::Ready(backend)) => backend,
+        Ok(Opened::Absent(reason)) => {
+            print(&format!("{}: {reason}\n", args.backend))?;
             return Ok(Exit::NothingEstablished);
         }
         Err(fault) => {

@@ -1,0 +1,222 @@
+//! The project's own CUDA kernels as a backend.
+
+use crate::backend::{Backend, Fault, Identity, Refusal};
+use crate::capabilities::{Capabilities, Claim};
+use crate::outputs::Outputs;
+use mx_gpu::{Buffer, Gpu, GpuError, View, ViewMut};
+use mx_reference::{Convention, Element, ScaleMode};
+use mx_vectors::op::GroupSwizzle;
+use mx_vectors::{Call, Data, Op, Tensor, Tensors};
+use std::ops::Range;
+
+/// The kernels of `mx-gpu` on the first device.
+#[derive(Clone, Debug)]
+pub struct Cuda {
+    gpu: Gpu,
+    identity: Identity,
+    capabilities: Capabilities,
+}
+
+impl Cuda {
+    /// Opens the first device.
+    ///
+    /// # Errors
+    /// [`GpuError`]: what is missing here, or what the driver refused.
+    pub fn open() -> Result<Self, GpuError> {
+        let gpu = Gpu::open(0)?;
+        mx_gpu::probe::compiler()?;
+        let identity = Identity {
+            name: "cuda".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            artifact: Some(mx_gpu::program::digest()),
+            device: Some(format!("{} ({})", gpu.name(), gpu.arch())),
+        };
+        Ok(Self { gpu, identity, capabilities: claims() })
+    }
+}
+
+/// What the kernels do.
+fn claims() -> Capabilities {
+    let only = |values: &[&str]| Claim::Only(values.iter().map(|&v| v.to_owned()).collect());
+    let elements = Element::ALL.map(Element::name);
+    let casts = elements
+        .iter()
+        .flat_map(|element| ScaleMode::ALL.map(|mode| format!("{element}/{}", mode.name())));
+    Capabilities {
+        ops: only(&["quantize", "dequantize", "pack", "swizzle", "group_swizzle"]),
+        profiles: Claim::Only(casts.collect()),
+        conventions: only(&["propagate", "te"]),
+        ..Capabilities::default()
+    }
+}
+
+impl Backend for Cuda {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn execute(
+        &mut self,
+        call: &Call,
+        convention: &'static Convention,
+        outputs: &mut Outputs,
+    ) -> Result<(), Refusal> {
+        self.answer(call, convention, outputs).map_err(refusal)
+    }
+
+    fn duplicate(&self) -> Option<Box<dyn Backend>> {
+        let gpu = self.gpu.fork().ok()?;
+        Some(Box::new(Self { gpu, ..self.clone() }))
+    }
+}
+
+/// How an error of the device is judged.
+pub(super) fn refusal(error: GpuError) -> Refusal {
+    match error {
+        GpuError::Unsupported(reason) => Refusal::Unsupported(reason),
+        error if error.is_fatal() => {
+            let status = error.to_string();
+            Fault::Crashed { status, stderr: String::new() }.into()
+        }
+        error => Fault::Raised { reason: error.to_string() }.into(),
+    }
+}
+
+/// An input on the device.
+pub(super) struct Input {
+    buffer: Buffer,
+    len: usize,
+}
+
+impl Input {
+    pub(super) fn upload(gpu: &Gpu, tensor: &Tensor) -> Result<Self, GpuError> {
+        let bytes = tensor.data.as_bytes();
+        Ok(Self { buffer: gpu.upload(bytes)?, len: bytes.len() })
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
+        self.buffer.slice(..self.len)
+    }
+}
+
+/// An output on the device: a copy of the host's, guard bands and poison included.
+pub(super) struct Output {
+    buffer: Buffer,
+    payload: Range<usize>,
+}
+
+impl Output {
+    pub(super) fn upload(gpu: &Gpu, outputs: &mut Outputs, name: &str) -> Result<Self, GpuError> {
+        let (bytes, payload) = outputs.guarded_mut(name).unwrap_or((&mut [], 0..0));
+        Ok(Self { buffer: gpu.upload(bytes)?, payload })
+    }
+
+    pub(super) fn view(&mut self) -> ViewMut<'_> {
+        self.buffer.slice_mut(self.payload.clone())
+    }
+
+    /// Brings everything back, what was written outside the payload too.
+    pub(super) fn download(
+        self,
+        gpu: &Gpu,
+        outputs: &mut Outputs,
+        name: &str,
+    ) -> Result<(), GpuError> {
+        if let Some((bytes, _)) = outputs.guarded_mut(name) {
+            bytes.copy_from_slice(&gpu.download(&self.buffer.slice(..bytes.len()))?);
+        }
+        Ok(())
+    }
+}
+
+/// A tensor that the suite always sends; an empty one stands for one that is missing.
+fn input<'a>(inputs: &'a Tensors, name: &str) -> Result<&'a Tensor, GpuError> {
+    inputs.get(name).ok_or_else(|| GpuError::Unsupported(format!("there is no input `{name}`")))
+}
+
+/// Rows and columns of a matrix.
+fn shape(tensor: &Tensor) -> Result<(usize, usize), GpuError> {
+    match tensor.shape[..] {
+        [rows, cols] => Ok((rows, cols)),
+        _ => Err(GpuError::Unsupported(format!("expected a matrix, got shape {:?}", tensor.shape))),
+    }
+}
+
+fn ends(inputs: &Tensors) -> Result<&[i32], GpuError> {
+    match &input(inputs, "offsets")?.data {
+        Data::I32(ends) => Ok(ends),
+        _ => Err(GpuError::Unsupported("offsets must be I32".to_owned())),
+    }
+}
+
+impl Cuda {
+    fn answer(
+        &self,
+        call: &Call,
+        convention: &'static Convention,
+        outputs: &mut Outputs,
+    ) -> Result<(), GpuError> {
+        let gpu = &self.gpu;
+        let inputs = &call.inputs;
+        let on_device = |name: &str| Input::upload(gpu, input(inputs, name)?);
+        match &call.op {
+            Op::Dequantize(d) => {
+                let shape = shape(input(inputs, "elements")?)?;
+                let (elements, scales) = (on_device("elements")?, on_device("scales")?);
+                let mut output = Output::upload(gpu, outputs, "output")?;
+                let format = d.output.format();
+                gpu.dequantize(
+                    d.element,
+                    shape,
+                    &elements.view(),
+                    &scales.view(),
+                    format,
+                    &mut output.view(),
+                )?;
+                output.download(gpu, outputs, "output")
+            }
+            Op::Pack(p) => {
+                let codes = on_device("elements")?;
+                let mut packed = Output::upload(gpu, outputs, "packed")?;
+                gpu.pack(p.element, p.order, &codes.view(), &mut packed.view())?;
+                packed.download(gpu, outputs, "packed")
+            }
+            Op::Swizzle => {
+                let plain = on_device("scales")?;
+                let mut blocked = Output::upload(gpu, outputs, "scales")?;
+                let shape = shape(input(inputs, "scales")?)?;
+                gpu.swizzle(shape, &plain.view(), &mut blocked.view())?;
+                blocked.download(gpu, outputs, "scales")
+            }
+            Op::GroupSwizzle(g) => {
+                let tensor = input(inputs, "scales")?;
+                let plain = on_device("scales")?;
+                let mut blocked = Output::upload(gpu, outputs, "scales")?;
+                match (g, &tensor.shape[..]) {
+                    (GroupSwizzle::Axis(axis), _) => gpu.swizzle_groups(
+                        *axis,
+                        shape(tensor)?,
+                        ends(inputs)?,
+                        &plain.view(),
+                        &mut blocked.view(),
+                    )?,
+                    (GroupSwizzle::Experts, &[experts, rows, cols]) => gpu.swizzle_experts(
+                        (experts, rows, cols),
+                        &plain.view(),
+                        &mut blocked.view(),
+                    )?,
+                    (GroupSwizzle::Experts, other) => {
+                        let text = format!("expected [experts, rows, cols], got {other:?}");
+                        return Err(GpuError::Unsupported(text));
+                    }
+                }
+                blocked.download(gpu, outputs, "scales")
+            }
+            op => Err(GpuError::Unsupported(format!("{} has no kernel", op.name()))),
+        }
+    }
+}

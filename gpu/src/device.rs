@@ -1,0 +1,204 @@
+//! An opened device: memory, compiled kernels, launches, in one stream.
+
+use crate::arch::Arch;
+use crate::error::GpuError;
+use crate::probe::{self, Found, Missing};
+use crate::program::Program;
+use crate::{Buffer, View, ViewMut};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaStream, DeviceRepr, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Modules = Mutex<BTreeMap<(&'static str, Vec<String>), Arc<CudaModule>>>;
+
+/// A device with a context and a stream of its own. Kernels are compiled when first launched, and kept. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    found: Found,
+    arch: Arch,
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    modules: Arc<Modules>,
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`GpuError::Missing`] says what is not here; [`GpuError::Driver`] what the driver refused.
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+        // Bindings newer than the driver panic at the first symbol that it lacks.
+        catch_unwind(AssertUnwindSafe(|| Self::open_here(ordinal))).unwrap_or_else(|_| {
+            Err(Missing::Driver("it lacks a symbol that CUDA 13.0 has".to_owned()).into())
+        })
+    }
+
+    fn open_here(ordinal: usize) -> Result<Self, GpuError> {
+        let found = probe::device(ordinal)?;
+        let (major, minor) = found.capability;
+        let arch = Arch::of_device(major, minor).ok_or(Missing::Architecture { major, minor })?;
+        let context = CudaContext::new(ordinal).map_err(GpuError::driver("opening the device"))?;
+        let stream = context.default_stream();
+        Ok(Self { found, arch, context, stream, modules: Arc::default() })
+    }
+
+    /// The same device with a stream of its own, for work side by side. Buffers of one stream may not be handed to another.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn fork(&self) -> Result<Self, GpuError> {
+        let stream = self.context.new_stream().map_err(GpuError::driver("making a stream"))?;
+        Ok(Self { stream, ..self.clone() })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.found.name
+    }
+
+    /// What was found out about it.
+    pub const fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// What its kernels are compiled for.
+    pub const fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// The stream that everything runs in.
+    pub const fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// The context.
+    pub const fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Free and total bytes of memory.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn memory(&self) -> Result<(usize, usize), GpuError> {
+        self.context.mem_get_info().map_err(GpuError::driver("asking for free memory"))
+    }
+
+    /// The number of multiprocessors.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn multiprocessors(&self) -> Result<u32, GpuError> {
+        use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let count = self.context.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        count.map(|count| count as u32).map_err(GpuError::driver("asking for multiprocessors"))
+    }
+
+    /// A buffer of `len` bytes that hold anything.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`], out of memory for one.
+    #[expect(unsafe_code, reason = "an uninitialised allocation")]
+    pub fn allocate(&self, len: usize) -> Result<Buffer, GpuError> {
+        // SAFETY: bytes have no invalid values; the driver reports what cannot be had. An allocation is never empty.
+        let buffer = unsafe { self.stream.alloc::<u8>(len.max(1)) };
+        buffer.map_err(GpuError::driver(format!("allocating {len} bytes")))
+    }
+
+    /// A buffer with these bytes.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn upload(&self, bytes: &[u8]) -> Result<Buffer, GpuError> {
+        let mut buffer = self.allocate(bytes.len())?;
+        if !bytes.is_empty() {
+            self.write(bytes, &mut buffer.slice_mut(..bytes.len()))?;
+        }
+        Ok(buffer)
+    }
+
+    /// Copies bytes to the device. Returns when they are there.
+    ///
+    /// # Errors
+    /// [`GpuError::Size`], [`GpuError::Driver`].
+    pub fn write(&self, bytes: &[u8], to: &mut ViewMut<'_>) -> Result<(), GpuError> {
+        if bytes.len() != to.len() {
+            return Err(GpuError::Size { what: "upload", expected: to.len(), got: bytes.len() });
+        }
+        self.stream.memcpy_htod(bytes, to).map_err(GpuError::driver("copying to the device"))?;
+        self.synchronize()
+    }
+
+    /// Copies bytes back, once everything before is done.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`]: faults of kernels launched before show here.
+    pub fn download(&self, from: &View<'_>) -> Result<Vec<u8>, GpuError> {
+        let bytes = self.stream.clone_dtoh(from).map_err(GpuError::driver("copying back"))?;
+        self.synchronize()?;
+        Ok(bytes)
+    }
+
+    /// Waits until everything launched is done.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`]: faults of kernels launched before show here.
+    pub fn synchronize(&self) -> Result<(), GpuError> {
+        self.stream.synchronize().map_err(GpuError::driver("waiting for the device"))
+    }
+
+    /// A kernel by name, compiled with these defines unless it was before.
+    ///
+    /// # Errors
+    /// [`GpuError::Compile`], [`GpuError::Driver`].
+    pub fn kernel(
+        &self,
+        program: Program,
+        defines: &[String],
+        name: &str,
+    ) -> Result<CudaFunction, GpuError> {
+        self.module(program, defines)?
+            .load_function(name)
+            .map_err(GpuError::driver(format!("looking up {name}")))
+    }
+
+    fn module(&self, program: Program, defines: &[String]) -> Result<Arc<CudaModule>, GpuError> {
+        let key = (program.name, defines.to_vec());
+        let known = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = known().get(&key) {
+            return Ok(Arc::clone(module));
+        }
+        let cubin = program.compile(self.arch, defines)?;
+        let module = self
+            .context
+            .load_module(Ptx::from_binary(cubin))
+            .map_err(GpuError::driver(format!("loading {}", program.name)))?;
+        known().insert(key, Arc::clone(&module));
+        Ok(module)
+    }
+
+    /// Launches a kernel whose one parameter is `job`.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    ///
+    /// # Safety
+    /// `job` must be laid out as the kernel's parameter is, and every pointer in it must be valid for what the kernel does with it
+    /// until the stream has got there. Freeing a buffer is ordered in the same stream and so comes after.
+    #[expect(unsafe_code, reason = "a kernel can do anything to the memory it is handed")]
+    pub unsafe fn launch<J: DeviceRepr>(
+        &self,
+        kernel: &CudaFunction,
+        config: LaunchConfig,
+        job: &J,
+    ) -> Result<(), GpuError> {
+        let mut launch = self.stream.launch_builder(kernel);
+        launch.arg(job);
+        // SAFETY: handed on to the caller.
+        unsafe { launch.launch(config) }.map(|_| ()).map_err(GpuError::driver("launching a kernel"))
+    }
+}

@@ -1,0 +1,157 @@
+//! Kernel sources, and their compilation by NVRTC.
+
+use crate::arch::Arch;
+use crate::error::GpuError;
+use crate::probe::compiler;
+use cudarc::nvrtc::{result, sys};
+use mx_reference::{Element, Format, format};
+use sha2::{Digest, Sha256};
+use std::ffi::CString;
+
+/// Options of every compilation: nothing may fuse, flush or approximate.
+pub const OPTIONS: [&str; 5] =
+    ["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
+
+/// A translation unit: the files it consists of, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The name in messages: the last file's.
+    pub name: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+macro_rules! program {
+    ($($file:literal),+ => $name:literal) => {
+        Program { name: $name, files: &[$(($file, include_str!(concat!("../kernels/", $file)))),+] }
+    };
+}
+
+/// Scale layouts and packing.
+pub const LAYOUT: Program = program!("layout.cu" => "layout.cu");
+/// Dequantisation.
+pub const DEQUANTIZE: Program = program!("dequantize.cu" => "dequantize.cu");
+
+impl Program {
+    /// Every program.
+    pub const ALL: [Self; 2] = [LAYOUT, DEQUANTIZE];
+
+    /// The text that is compiled.
+    pub fn source(&self) -> String {
+        self.files.iter().fold(String::new(), |source, (name, text)| {
+            source + &format!("#line 1 \"{name}\"\n{text}\n")
+        })
+    }
+
+    /// Compiles to machine code, with `defines` as `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// [`GpuError::Missing`] without NVRTC, [`GpuError::Compile`] with its log.
+    pub fn compile(&self, arch: Arch, defines: &[String]) -> Result<Vec<u8>, GpuError> {
+        let defines = defines.iter().map(|define| format!("-D{define}"));
+        let options: Vec<String> = OPTIONS.map(str::to_owned).into_iter().chain(defines).collect();
+        Self::compile_text(self.name, &self.source(), arch.name(), &options)
+    }
+
+    /// Compiles any text for any target that `--gpu-architecture` takes.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    #[expect(unsafe_code, reason = "NVRTC")]
+    pub fn compile_text(
+        name: &str,
+        source: &str,
+        target: &str,
+        options: &[String],
+    ) -> Result<Vec<u8>, GpuError> {
+        compiler()?;
+        let failed = |log: String| GpuError::Compile {
+            program: name.to_owned(),
+            target: target.to_owned(),
+            log,
+        };
+        let text = |text: &str| CString::new(text).map_err(|error| failed(error.to_string()));
+        let (source, file) = (text(source)?, text(name)?);
+        let program = Guard(
+            result::create_program(&source, Some(&file))
+                .map_err(|error| failed(error.to_string()))?,
+        );
+        let options: Vec<String> = std::iter::once(format!("--gpu-architecture={target}"))
+            .chain(options.iter().cloned())
+            .collect();
+        // SAFETY: `program` is alive until `Guard` is dropped, and so are `source` and `file`.
+        let compiled = unsafe { result::compile_program(program.0, &options) };
+        compiled.map_err(|error| {
+            // SAFETY: as above; a log exists after a compilation that failed, too.
+            let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
+            let log: Vec<u8> = log.iter().map(|&c| c as u8).filter(|&c| c != 0).collect();
+            failed(format!("{error}: {}", String::from_utf8_lossy(&log).trim()))
+        })?;
+        let mut size = 0;
+        // SAFETY: writes one usize.
+        unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }
+            .result()
+            .map_err(|error| failed(error.to_string()))?;
+        let mut cubin = vec![0u8; size];
+        // SAFETY: the buffer has the size that NVRTC just asked for.
+        unsafe { sys::nvrtcGetCUBIN(program.0, cubin.as_mut_ptr().cast()) }
+            .result()
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(cubin)
+    }
+
+    /// The sets of defines that it is compiled with.
+    pub fn variants(&self) -> Vec<Vec<String>> {
+        let floats = [&format::F32, &format::BF16, &format::F16];
+        match self.name {
+            "dequantize.cu" => Element::ALL
+                .into_iter()
+                .flat_map(|element| {
+                    floats.map(|f| vec![element_define("ELEMENT", element), define("OUTPUT", f)])
+                })
+                .collect(),
+            _ => vec![Vec::new()],
+        }
+    }
+
+    /// Whether fused multiply-adds are part of what it computes.
+    pub const fn may_fuse(&self) -> bool {
+        false
+    }
+}
+
+/// `NAME=FORMAT`, with a format's name as kernels spell it: in capitals.
+pub(crate) fn define(name: &str, format: &Format) -> String {
+    format!("{name}={}", format.name.to_ascii_uppercase())
+}
+
+/// [`define`] of an element format.
+pub(crate) fn element_define(name: &str, element: Element) -> String {
+    define(name, element.format())
+}
+
+struct Guard(sys::nvrtcProgram);
+
+impl Drop for Guard {
+    #[expect(unsafe_code, reason = "NVRTC")]
+    fn drop(&mut self) {
+        // SAFETY: created by `create_program`, destroyed once. The result is of no use: the memory is gone either way.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+/// SHA-256 over every kernel file and the compile options: which kernels a certificate is about.
+pub fn digest() -> String {
+    let mut hash = Sha256::new();
+    for option in OPTIONS {
+        hash.update(option);
+        hash.update([0]);
+    }
+    for (name, text) in Program::ALL.iter().flat_map(|program| program.files) {
+        hash.update(name);
+        hash.update([0]);
+        hash.update(text);
+        hash.update([0]);
+    }
+    let hex = |text: String, byte: &u8| text + &format!("{byte:02x}");
+    hash.finalize().iter().fold("sha256:".to_owned(), hex)
+}
