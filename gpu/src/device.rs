@@ -143,6 +143,25 @@ impl Gpu {
         Ok(bytes)
     }
 
+    /// Copies between buffers of the device.
+    ///
+    /// # Errors
+    /// [`GpuError::Size`], [`GpuError::Driver`].
+    pub fn copy(&self, from: &View<'_>, to: &mut ViewMut<'_>) -> Result<(), GpuError> {
+        if from.len() != to.len() {
+            return Err(GpuError::Size { what: "copy", expected: to.len(), got: from.len() });
+        }
+        self.stream.memcpy_dtod(from, to).map_err(GpuError::driver("copying on the device"))
+    }
+
+    /// Fills a buffer with zeros.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn clear(&self, to: &mut ViewMut<'_>) -> Result<(), GpuError> {
+        self.stream.memset_zeros(to).map_err(GpuError::driver("filling with zeros"))
+    }
+
     /// Waits until everything launched is done.
     ///
     /// # Errors

@@ -28,12 +28,18 @@ macro_rules! program {
 
 /// Scale layouts and packing.
 pub const LAYOUT: Program = program!("layout.cu" => "layout.cu");
+/// Quantisation along rows.
+pub const QUANTIZE_ROW: Program =
+    program!("formats.cuh", "scales.cuh", "quantize_row.cu" => "quantize_row.cu");
+/// Quantisation along columns, along both, and of tiles.
+pub const QUANTIZE_BLOCK: Program =
+    program!("formats.cuh", "scales.cuh", "quantize_block.cu" => "quantize_block.cu");
 /// Dequantisation.
 pub const DEQUANTIZE: Program = program!("dequantize.cu" => "dequantize.cu");
 
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 2] = [LAYOUT, DEQUANTIZE];
+    pub const ALL: [Self; 4] = [QUANTIZE_ROW, QUANTIZE_BLOCK, DEQUANTIZE, LAYOUT];
 
     /// The text that is compiled.
     pub fn source(&self) -> String {
@@ -99,15 +105,33 @@ impl Program {
         Ok(cubin)
     }
 
-    /// The sets of defines that it is compiled with.
+    /// Sets of defines in which every kernel, element format, input type and convention occurs: what tests compile.
     pub fn variants(&self) -> Vec<Vec<String>> {
         let floats = [&format::F32, &format::BF16, &format::F16];
+        let all = || Element::ALL.into_iter().flat_map(move |e| floats.map(|f| (e, f)));
+        let cast = |(element, input), convention: &str| {
+            let convention = format!("CONVENTION={convention}");
+            vec![define("INPUT", input), element_define("ELEMENT", element), convention]
+        };
+        let blocks = |variant, convention, kind: &str| {
+            let mut defines = cast(variant, convention);
+            defines.push(format!("KIND={kind}"));
+            defines
+        };
+        let (e4m3, bf16) = (Element::E4m3, &format::BF16);
         match self.name {
-            "dequantize.cu" => Element::ALL
+            "quantize_row.cu" => all()
+                .map(|variant| cast(variant, "PROPAGATE"))
+                .chain([cast((e4m3, bf16), "TE")])
+                .collect(),
+            "quantize_block.cu" => Element::ALL
+                .map(|element| blocks((element, bf16), "PROPAGATE", "BOTH"))
                 .into_iter()
-                .flat_map(|element| {
-                    floats.map(|f| vec![element_define("ELEMENT", element), define("OUTPUT", f)])
-                })
+                .chain(["COL", "TILE"].map(|kind| blocks((e4m3, bf16), "PROPAGATE", kind)))
+                .chain([&format::F32, &format::F16].map(|f| blocks((e4m3, f), "TE", "BOTH")))
+                .collect(),
+            "dequantize.cu" => all()
+                .map(|(element, f)| vec![element_define("ELEMENT", element), define("OUTPUT", f)])
                 .collect(),
             _ => vec![Vec::new()],
         }

@@ -3,9 +3,11 @@
 use crate::backend::{Backend, Fault, Identity, Refusal};
 use crate::capabilities::{Capabilities, Claim};
 use crate::outputs::Outputs;
+use mx_gpu::quantize::{Arrangement, Blocks, Cast, Target};
 use mx_gpu::{Buffer, Gpu, GpuError, View, ViewMut};
-use mx_reference::{Convention, Element, ScaleMode};
-use mx_vectors::op::GroupSwizzle;
+use mx_reference::pack::packed_len;
+use mx_reference::{Axis, BlockShape, Convention, Element, ScaleLayout, ScaleMode};
+use mx_vectors::op::{GroupSwizzle, Quantize};
 use mx_vectors::{Call, Data, Op, Tensor, Tensors};
 use std::ops::Range;
 
@@ -13,6 +15,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Cuda {
     gpu: Gpu,
+    other_way: bool,
     identity: Identity,
     capabilities: Capabilities,
 }
@@ -31,7 +34,7 @@ impl Cuda {
             artifact: Some(mx_gpu::program::digest()),
             device: Some(format!("{} ({})", gpu.name(), gpu.arch())),
         };
-        Ok(Self { gpu, identity, capabilities: claims() })
+        Ok(Self { gpu, other_way: false, identity, capabilities: claims() })
     }
 }
 
@@ -65,6 +68,7 @@ impl Backend for Cuda {
         convention: &'static Convention,
         outputs: &mut Outputs,
     ) -> Result<(), Refusal> {
+        self.other_way = !self.other_way;
         self.answer(call, convention, outputs).map_err(refusal)
     }
 
@@ -160,10 +164,10 @@ impl Cuda {
         convention: &'static Convention,
         outputs: &mut Outputs,
     ) -> Result<(), GpuError> {
-        let gpu = &self.gpu;
-        let inputs = &call.inputs;
+        let (gpu, inputs) = (&self.gpu, &call.inputs);
         let on_device = |name: &str| Input::upload(gpu, input(inputs, name)?);
         match &call.op {
+            Op::Quantize(q) => self.quantize(q, convention, inputs, outputs),
             Op::Dequantize(d) => {
                 let shape = shape(input(inputs, "elements")?)?;
                 let (elements, scales) = (on_device("elements")?, on_device("scales")?);
@@ -218,5 +222,70 @@ impl Cuda {
             }
             op => Err(GpuError::Unsupported(format!("{} has no kernel", op.name()))),
         }
+    }
+
+    /// Quantises by the kernel of this direction with one code a byte, or, every other call, packed and by the kernel that does both
+    /// directions. Every question is asked twice, so both ways are judged.
+    fn quantize(
+        &self,
+        q: &Quantize,
+        convention: &'static Convention,
+        inputs: &Tensors,
+        outputs: &mut Outputs,
+    ) -> Result<(), GpuError> {
+        let gpu = &self.gpu;
+        let tensor = input(inputs, "input")?;
+        let (rows, cols) = shape(tensor)?;
+        let x = Input::upload(gpu, tensor)?;
+        let layout = match q.layout {
+            ScaleLayout::Plain => Arrangement::Plain,
+            ScaleLayout::Blocked => Arrangement::Blocked,
+            ScaleLayout::Transposed => {
+                return Err(GpuError::Unsupported("no kernel transposes scales".to_owned()));
+            }
+        };
+        let packed = self.other_way;
+        let (element, mode, input) = (q.element, q.mode, q.input.format());
+        let cast = Cast { element, mode, convention, input, packed };
+        let mut elements = Output::upload(gpu, outputs, "elements")?;
+        let mut scales = Output::upload(gpu, outputs, "scales")?;
+        let lines = if q.axis == Axis::Row { (rows, cols) } else { (cols, rows) };
+        let bytes = lines.0 * packed_len(element, lines.1)?;
+        let mut wire = gpu.allocate(bytes)?;
+        {
+            let mut view = if packed { wire.slice_mut(..bytes) } else { elements.view() };
+            let mut scales = scales.view();
+            let target = Target { elements: &mut view, scales: &mut scales, layout };
+            let both = q.block == BlockShape::MX
+                && rows.is_multiple_of(32)
+                && cols.is_multiple_of(32)
+                && rows * cols > 0;
+            if packed && both {
+                let count = rows * cols;
+                let other = packed_len(element, count)?;
+                let (mut codes, mut bytes) = (gpu.allocate(other)?, gpu.allocate(count / 32)?);
+                let (mut codes, mut bytes) =
+                    (codes.slice_mut(..other), bytes.slice_mut(..count / 32));
+                let layout = Arrangement::Plain;
+                let unused = Target { elements: &mut codes, scales: &mut bytes, layout };
+                let blocks = match q.axis {
+                    Axis::Row => Blocks::Both(target, unused),
+                    Axis::Col => Blocks::Both(unused, target),
+                };
+                gpu.quantize(cast, (rows, cols), &x.view(), blocks)?;
+            } else {
+                let blocks = match q.axis {
+                    _ if q.block == BlockShape::TILE => Blocks::Tile(target),
+                    Axis::Row => Blocks::Row(target),
+                    Axis::Col => Blocks::Col(target),
+                };
+                gpu.quantize(cast, (rows, cols), &x.view(), blocks)?;
+            }
+        }
+        if packed {
+            gpu.unpack(element, &wire.slice(..bytes), &mut elements.view())?;
+        }
+        elements.download(gpu, outputs, "elements")?;
+        scales.download(gpu, outputs, "scales")
     }
 }
