@@ -2,7 +2,7 @@
 
 use crate::op::{
     AllToAll, Cast, CastOverflow, CastRounding, Dequantize, Factor, Float, Gemm, GroupSwizzle,
-    GroupedGemm, Linear, Op, Pack, Quantize, Scaling, Target, Test,
+    GroupedGemm, Linear, Op, Pack, Quantize, Scaling, Split, Target, Test,
 };
 use mx_reference::gemm::GroupAxis;
 use mx_reference::pack::PackOrder;
@@ -79,7 +79,8 @@ fn products() -> Vec<Gemm> {
     pairs.push((fp4, fp4, Scaling::Nvfp4));
     pairs.extend([Factor::Bf16, Factor::F16].map(|factor| (factor, factor, Scaling::Plain)));
     let with_output = |(a, b, scaling): (Factor, Factor, Scaling)| {
-        Float::ALL.map(|output| Gemm { a, b, scaling, output, accumulate: None, test: Test::Exact })
+        let (accumulate, split, test) = (None, Split::NONE, Test::Exact);
+        Float::ALL.map(|output| Gemm { a, b, scaling, output, accumulate, split, test })
     };
     pairs.into_iter().flat_map(with_output).collect()
 }

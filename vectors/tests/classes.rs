@@ -11,7 +11,7 @@ use mx_reference::{
 use mx_vectors::classes::ALL;
 use mx_vectors::op::{
     AllToAll, Cast, CastOverflow, CastRounding, Dequantize, Factor, Gemm, GroupSwizzle,
-    GroupedGemm, Linear, Pack, Scaling, Target, Test,
+    GroupedGemm, Linear, Pack, Scaling, Split, Target, Test,
 };
 use mx_vectors::{Block, Call, Class, Float, LANES, Level, Op, Quantize, Source, bits};
 use rstest::rstest;
@@ -117,6 +117,7 @@ fn products() -> Vec<Gemm> {
         scaling,
         output,
         accumulate,
+        split: Split::NONE,
         test: Test::Exact,
     })
     .into()

@@ -7,7 +7,7 @@
 
 use super::evaluate::short;
 use super::{Gemm, Operand};
-use crate::format::{E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, F32, Format, UE4M3};
+use crate::format::{E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, F32, Format, INT8, UE4M3};
 use crate::number::{Magnitude, Number};
 use crate::{Overflow, Rounding};
 
@@ -49,7 +49,9 @@ pub enum Scheme {
         /// k between promotions.
         promote: Option<usize>,
     },
-    /// For each 32 k two chained fused steps from zero, over k mod 4 in {0, 1} and then {2, 3}, added to the accumulator in f32.
+    /// For each 32 k two chained fused steps from zero, over k mod 4 in {0, 1} and then {2, 3}, of elements without their block
+    /// scales; their sum times those scales is added to the accumulator by one f32 multiply-add, rounded once to nearest even. Blocks
+    /// that are no multiple of 32 are multiplied into the elements first.
     Halves {
         /// The step.
         step: FusedDot,
@@ -70,7 +72,9 @@ pub enum Accepts {
     Fp8,
     /// Any whose scaled values are numbers of the registers' format, so that dequantising first loses nothing.
     Dequantized,
-    /// The five floating-point MX formats in any pair, under E8M0 scales for blocks of a multiple of 32.
+    /// The six MX formats in any pair, under E8M0 scales for blocks of a multiple of 32.
+    Mx,
+    /// The five floating-point ones of those.
     MxFloat,
     /// E2M1 under E8M0 scales for blocks of a multiple of 16.
     Mxf4,
@@ -86,6 +90,7 @@ impl Accepts {
             Self::Dequantized => {
                 "operands whose scaled values are exact in the format of the registers"
             }
+            Self::Mx => "an MX format with E8M0 scales for blocks of 32",
             Self::MxFloat => "e4m3, e5m2, e3m2, e2m3 or e2m1 with E8M0 scales for blocks of 32",
             Self::Mxf4 => "e2m1 with E8M0 scales for blocks of 32",
             Self::Nvfp4 => "e2m1 with UE4M3 scales for blocks of 16",
@@ -102,9 +107,10 @@ pub struct Accumulation {
     pub registers: Option<&'static Format>,
     /// How partial sums are formed.
     pub scheme: Scheme,
-    /// Split-K: contiguous parts of whole 128-wide tiles, evaluated each on its own from zero and added in order in f32; c last.
-    /// 1 is none.
+    /// Split-K: contiguous parts of whole tiles, evaluated each on its own from zero and added in order in f32; c last. 1 is none.
     pub split: usize,
+    /// The k of such a tile: every part but the last has ceil(ceil(K / tile) / split) tiles.
+    pub tile: usize,
 }
 
 /// Why a model has no answer for a product.
@@ -179,6 +185,7 @@ impl Accumulation {
         match self.accepts {
             Accepts::Any => true,
             Accepts::Fp8 => is(&[E4M3, E5M2]) && operand.is_unscaled(),
+            Accepts::Mx => is(&[E4M3, E5M2, E3M2, E2M3, E2M1, INT8]) && scaled(&[E8M0], 32),
             Accepts::MxFloat => is(&[E4M3, E5M2, E3M2, E2M3, E2M1]) && scaled(&[E8M0], 32),
             Accepts::Mxf4 => is(&[E2M1]) && scaled(&[E8M0], 16),
             Accepts::Nvfp4 => is(&[E2M1]) && scaled(&[UE4M3, E8M0], 16),

@@ -64,7 +64,7 @@ pub(super) struct Line {
     values: Vec<Number>,
     /// The exponents that alignment looks at.
     alignments: Vec<i32>,
-    /// For [`Scheme::Groups`]: elements without their scales, and the scale of every [`GROUP`] with its exponent.
+    /// For schemes that scale sums: elements without their scales, and the scale of every [`GROUP`] with its exponent.
     elements: Vec<Number>,
     scales: Vec<(Number, i32)>,
     /// True if any value is infinite or NaN.
@@ -75,24 +75,32 @@ impl Line {
     fn new(accumulation: &Accumulation, operand: &Operand<'_>, length: usize, r: usize) -> Self {
         let values = operand.row(length, r);
         let special = values.iter().any(|x| !x.is_zero() && x.exponent().is_none());
-        let alignment = |(k, &value): (usize, &Number)| {
-            if let Some(format) = accumulation.registers {
-                held(value, format)
-            } else {
+        let groups = matches!(accumulation.scheme, Scheme::Groups { .. });
+        let halves = matches!(accumulation.scheme, Scheme::Halves { .. });
+        // Sums of 32 are scaled where each has one scale.
+        let apart = groups || halves && operand.scales.is_none_or(|s| s.block.is_multiple_of(32));
+        let element =
+            |k| if apart { operand.element(length, r, k) } else { operand.value(length, r, k) };
+        let alignment = |(k, &value): (usize, &Number)| match accumulation.registers {
+            Some(format) if halves => held(element(k), format),
+            Some(format) => held(value, format),
+            None => {
                 let scale = operand.scale(length, r, k).exponent().unwrap_or(0);
+                let scale = if halves && apart { 0 } else { scale };
                 held(operand.element(length, r, k), operand.format) + scale
             }
         };
         let alignments = values.iter().enumerate().map(alignment).collect();
-        let groups = matches!(accumulation.scheme, Scheme::Groups { .. });
-        let elements = (0..if groups { length } else { 0 }).map(|k| operand.element(length, r, k));
         let format = operand.scales.map_or(&E8M0, |scales| scales.format);
         let scale = |k| {
-            let scale = operand.scale(length, r, k);
+            let one = Number::finite(false, 1, 0);
+            let scale = if apart { operand.scale(length, r, k) } else { one };
             (scale, held(scale, format))
         };
-        let scales = (0..if groups { length } else { 0 }).step_by(GROUP).map(scale);
-        Self { alignments, elements: elements.collect(), scales: scales.collect(), special, values }
+        let parts = if groups || halves { length } else { 0 };
+        let elements = (0..parts).map(element).collect();
+        let scales = (0..parts).step_by(GROUP).map(scale).collect();
+        Self { values, alignments, elements, scales, special }
     }
 }
 
@@ -134,13 +142,46 @@ impl Pair<'_> {
         range.filter_map(|k| self.term(k))
     }
 
+    /// Products of elements without their scales.
+    pub(super) fn unscaled(&self, range: Range<usize>) -> impl Iterator<Item = Number> + Clone {
+        range.map(|k| self.a.elements[k].times(self.b.elements[k]))
+    }
+
+    /// The same as alignment sees them.
+    pub(super) fn unscaled_terms(
+        &self,
+        range: impl Iterator<Item = usize> + Clone,
+    ) -> impl Iterator<Item = Term> + Clone {
+        range.filter_map(|k| {
+            let product = self.a.elements[k].times(self.b.elements[k]);
+            Term::new(product, self.a.alignments[k] + self.b.alignments[k])
+        })
+    }
+
+    /// The product of the scales at k.
+    pub(super) fn scale(&self, k: usize) -> Number {
+        let [a, b] = [self.a, self.b].map(|line| line.scales[k / GROUP].0);
+        a.times(b)
+    }
+
+    /// The sum of a block of [`Scheme::Halves`], without its scales.
+    fn block(&self, step: FusedDot, range: Range<usize>) -> Number {
+        if self.a.special || self.b.special {
+            let mut sum = Total::ZERO;
+            self.unscaled(range.clone()).for_each(|product| sum.add(product));
+            if sum.finite().is_none() {
+                return sum.number();
+            }
+        }
+        let half = |low| self.unscaled_terms(range.clone().filter(move |k| (k % 4 < 2) == low));
+        F32.decode(step.apply(step.apply(0, half(true)), half(false)))
+    }
+
     /// The exact sum of a group of products under its scales, `None` for zero. Its exponent is that of the scales alone.
     fn group(&self, range: Range<usize>) -> Option<Term> {
         let (mut scaled, mut alignment) = (Number::ZERO, 0);
         let mut sum = Total::ZERO;
-        for k in range.clone() {
-            sum.add(self.a.elements[k].times(self.b.elements[k]));
-        }
+        self.unscaled(range.clone()).for_each(|product| sum.add(product));
         if let Total::Finite(sum) = sum {
             scaled = sum.number();
         }
@@ -224,21 +265,16 @@ impl Accumulation {
     ) -> u32 {
         let c = gemm.addend(i, j).unwrap_or(Number::ZERO);
         let special = |x: Number| !x.is_zero() && x.exponent().is_none();
+        // Blocks that are added one by one meet what is special in its place.
+        let by_blocks = matches!(self.scheme, Scheme::Halves { .. });
         if self.scheme == Scheme::Exact
-            || pair.a.special
-            || pair.b.special
+            || (pair.a.special || pair.b.special) && !by_blocks
             || special(c)
             || special(gemm.tensor_scale())
         {
             let exact = pair.total(gemm, i, j);
             match (exact, self.scheme) {
-                // The tensor cores' NaN has every bit but the sign.
-                (
-                    Total::Nan,
-                    Scheme::Chain { .. } | Scheme::Halves { .. } | Scheme::Groups { .. },
-                ) => {
-                    return (1 << (output.bits - 1)) - 1;
-                }
+                (Total::Nan, _) => return self.nan(output),
                 (Total::Finite(_), scheme) if scheme != Scheme::Exact => {}
                 _ => return exact.round(output),
             }
@@ -252,13 +288,27 @@ impl Accumulation {
         } else if self.split > 1 && gemm.c.is_some() {
             sum = add(F32.decode(sum), c);
         }
-        output.encode(F32.decode(sum), Rounding::NearestEven, Overflow::Propagate)
+        let sum = F32.decode(sum);
+        if sum.is_nan() {
+            return self.nan(output);
+        }
+        output.encode(sum, Rounding::NearestEven, Overflow::Propagate)
+    }
+
+    /// NaN: of hardware every bit but the sign, in definitions the quiet one.
+    const fn nan(&self, output: &Format) -> u32 {
+        match self.scheme {
+            Scheme::Chain { .. } | Scheme::Halves { .. } | Scheme::Groups { .. } => {
+                (1 << (output.bits - 1)) - 1
+            }
+            _ => output.nan_code,
+        }
     }
 
     /// The sum over all parts of a split K.
     fn parts(&self, pair: Pair<'_>, k: usize, start: u32) -> u32 {
-        const TILE: usize = 128;
-        let part = k.div_ceil(TILE).div_ceil(self.split.max(1)).max(1) * TILE;
+        let tile = self.tile.max(1);
+        let part = k.div_ceil(tile).div_ceil(self.split.max(1)).max(1) * tile;
         if self.split <= 1 || part >= k {
             return self.range(pair, 0..k, start);
         }
@@ -296,12 +346,8 @@ impl Accumulation {
                 })
             }
             Scheme::Halves { step } => steps(32).fold(start, |sum, range| {
-                let half = |low: bool| {
-                    let mine = range.clone().filter(move |k| (k % 4 < 2) == low);
-                    mine.filter_map(|k| pair.term(k))
-                };
-                let both = step.apply(step.apply(0, half(true)), half(false));
-                add(F32.decode(sum), F32.decode(both))
+                let scale = pair.scale(range.start);
+                add(F32.decode(sum), pair.block(step, range).times(scale))
             }),
             Scheme::Groups { step } => {
                 steps(step.length).fold(start, |sum, range| step.apply(sum, pair.groups(range)))

@@ -45,6 +45,8 @@ pub enum Model {
     HopperFp8Promote128,
     /// `mma.sync` FP8 on `sm_90` and `sm_100`.
     Sm90MmaFp8,
+    /// Our own CUDA kernel for pairs of MX formats on `sm_90`, `sm_100` and `sm_120`.
+    MxBlockF16Pair,
     /// `mma.sync` bf16 on `sm_80` and `sm_89`.
     AdaBf16,
     /// bf16 tensor cores of `sm_90`, `sm_100` and `sm_120`.
@@ -65,7 +67,7 @@ const fn chain(length: usize, fraction: u32, accumulator: &'static Format) -> Sc
 
 impl Model {
     /// Every model, in the order of reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Exact,
         Self::F32Sequential,
         Self::F32Pairwise,
@@ -73,6 +75,7 @@ impl Model {
         Self::HopperFp8,
         Self::HopperFp8Promote128,
         Self::Sm90MmaFp8,
+        Self::MxBlockF16Pair,
         Self::AdaBf16,
         Self::HopperBf16,
         Self::HopperF16,
@@ -91,6 +94,7 @@ impl Model {
             Self::HopperFp8 => "hopper-fp8",
             Self::HopperFp8Promote128 => "hopper-fp8-promote128",
             Self::Sm90MmaFp8 => "sm90-mma-fp8",
+            Self::MxBlockF16Pair => "mx-block-f16-pair",
             Self::AdaBf16 => "ada-bf16",
             Self::HopperBf16 => "hopper-bf16",
             Self::HopperF16 => "hopper-f16",
@@ -117,9 +121,13 @@ impl Model {
                 let step = FusedDot { length: 32, fraction: 13, accumulator: &E8M13 };
                 (Accepts::Fp8, None, Scheme::Chain { step, promote: Some(128) })
             }
-            Self::Sm90MmaFp8 => {
+            Self::Sm90MmaFp8 | Self::MxBlockF16Pair => {
                 let step = FusedDot { length: 16, fraction: 25, accumulator: &F32 };
-                (Accepts::Fp8, Some(&F16), Scheme::Halves { step })
+                let accepts = match self {
+                    Self::Sm90MmaFp8 => Accepts::Fp8,
+                    _ => Accepts::Mx,
+                };
+                (accepts, Some(&F16), Scheme::Halves { step })
             }
             Self::AdaBf16 => (Accepts::Dequantized, Some(&BF16), chain(8, 24, &F32)),
             Self::HopperBf16 => (Accepts::Dequantized, Some(&BF16), chain(16, 25, &F32)),
@@ -134,7 +142,7 @@ impl Model {
                 (accepts, None, Scheme::Groups { step })
             }
         };
-        Accumulation { accepts, registers, scheme, split: 1 }
+        Accumulation { accepts, registers, scheme, split: 1, tile: 128 }
     }
 
     /// How well it is known.
@@ -145,6 +153,7 @@ impl Model {
             | Self::HopperFp8
             | Self::HopperFp8Promote128
             | Self::Sm90MmaFp8
+            | Self::MxBlockF16Pair
             | Self::AdaBf16
             | Self::HopperBf16
             | Self::HopperF16 => Standing::Replayed,
@@ -174,6 +183,9 @@ impl Model {
             }
             Self::AdaBf16 => {
                 "arXiv 2512.07004; replayed on its recordings of mma.sync m16n8k8 on Ada"
+            }
+            Self::MxBlockF16Pair => {
+                "gpu/kernels/gemm.cu of this project; replayed on recordings of an H200, every pair of MX formats"
             }
             Self::HopperBf16 | Self::HopperF16 => {
                 "arXiv 2512.07004; replayed on its recordings of mma.sync m16n8k16 on H100, H200 and B200; wgmma and tcgen05 by MMA-Sim"

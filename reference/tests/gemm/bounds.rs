@@ -118,6 +118,10 @@ impl Data {
                 let format = Element::ALL[noise.below(5) as usize].format();
                 self.codes(noise, format, mx)
             }
+            Accepts::Mx => {
+                let format = Self::element(noise);
+                self.codes(noise, format, mx)
+            }
             Accepts::Mxf4 => self.codes(noise, &E2M1, mx),
             Accepts::Nvfp4 => self.codes(noise, &E2M1, Some((&UE4M3, 16))),
             Accepts::Any => match noise.below(4) {
@@ -294,8 +298,13 @@ fn toward_zero(x: f32) -> f32 {
     f32::from_bits(x.to_bits() - 1)
 }
 
-const ANY_ORDER: Accumulation =
-    Accumulation { accepts: Accepts::Any, registers: None, scheme: Scheme::AnyOrder, split: 1 };
+const ANY_ORDER: Accumulation = Accumulation {
+    accepts: Accepts::Any,
+    registers: None,
+    scheme: Scheme::AnyOrder,
+    split: 1,
+    tile: 128,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2500))]
@@ -422,6 +431,7 @@ proptest! {
 #[case::hopper_fp8(Model::HopperFp8.accumulation(), 0.0675)]
 #[case::promoted(Model::HopperFp8Promote128.accumulation(), 0.034)]
 #[case::sm90(Model::Sm90MmaFp8.accumulation(), two(-17))]
+#[case::blocks(Model::MxBlockF16Pair.accumulation(), two(-17))]
 #[case::ada_bf16(Model::AdaBf16.accumulation(), 4.5e-5)]
 #[case::hopper_bf16(Model::HopperBf16.accumulation(), two(-15))]
 #[case::hopper_f16(Model::HopperF16.accumulation(), two(-15))]

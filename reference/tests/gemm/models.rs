@@ -1,6 +1,7 @@
 //! Accumulation models by sums small enough to follow.
 
-use mx_reference::format::{BF16, E2M1, E4M3, E5M2, E8M0, F16, F32, UE4M3};
+use mx_reference::Format;
+use mx_reference::format::{BF16, E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, F16, F32, INT8, UE4M3};
 use mx_reference::gemm::{Accumulation, Model};
 use rstest::rstest;
 
@@ -169,12 +170,96 @@ const BIG: (f32, f32) = (256.0, 256.0);
 #[case::c_is_in_no_half(&[(0, 3.0 * two(-4), two(-4))], Some(two(16)), two(16) + two(-6))]
 #[case::c_comes_first(&[(0, two(-4), two(-4)), (32, two(-4), two(-4))], Some(two(16)), two(16))]
 fn sm_90_takes_pairs_of_k_in_halves(
+    #[values(Model::Sm90MmaFp8, Model::MxBlockF16Pair)] model: Model,
     #[case] products: &[Product],
     #[case] c: Option<f32>,
     #[case] expected: f32,
 ) {
     let sum = fp8(96, products).with_c(c.map(f32::to_bits));
-    assert_gives(Model::Sm90MmaFp8.accumulation(), &sum, expected);
+    assert_gives(model.accumulation(), &sum, expected);
+}
+
+/// Blocks of 32, under the sum of the exponents of both scales. A product at k = 32·n + 2 or 3 is of the second half of block n.
+#[rstest]
+#[case::scales_align_nothing(&[(0, BIG.0, BIG.1), (1, -256.0, 256.0), (4, two(-4), two(-5))], [-100, 0, 0], two(-109))]
+#[case::nor_lose_anything(&[(0, BIG.0, BIG.1), (1, -256.0, 256.0), (4, two(-5), two(-5))], [100, 0, 0], 0.0)]
+#[case::each_block_its_own(&[(0, 1.0, 1.0), (32, 1.0, 1.0), (64, 1.0, 1.0)], [3, -20, 2], 12.0 + two(-20))]
+#[case::added_to_nearest(&[(0, 1.0, 1.0), (32, 1.5, 1.0)], [0, -24, 0], 1.0 + two(-23))]
+#[case::ties_to_even(&[(0, 1.0, 1.0), (32, 1.0, 1.0)], [0, -24, 0], 1.0)]
+#[case::in_order(&[(0, 1.0, 1.0), (32, 1.0, 1.0), (64, 1.0, 1.0)], [-24, -24, 0], 1.0 + two(-23))]
+#[case::one_by_one(&[(0, 1.0, 1.0), (32, 1.0, 1.0), (64, 1.0, 1.0)], [0, -24, -24], 1.0)]
+#[case::sums_have_24_bits(&[(0, 256.0, 256.0), (1, two(-4), two(-4)), (32, -256.0, 256.0)], [0, 0, 0], 0.0)]
+#[case::of_their_own(&[(0, 256.0, 256.0), (1, two(-3), two(-4)), (32, -256.0, 256.0)], [0, 0, 0], two(-7))]
+#[case::scaled_sums_are_not_rounded(&[(0, 1.0, 1.0), (32, 1.0, 1.0)], [-149, -150, 0], two(-148))]
+#[case::but_what_they_are_added_to(&[(0, 1.0, 1.0), (32, 1.0, 1.0)], [-150, -149, 0], two(-149))]
+#[case::subnormal_sums_round_to_nearest(&[(0, 1.5, 1.0)], [-149, 0, 0], two(-148))]
+#[case::beyond_the_largest_scale(&[(0, two(-9), 0.5)], [137, 0, 0], two(127))]
+#[case::below_the_least_scale(&[(0, 256.0, 256.0)], [-165, 0, 0], two(-149))]
+#[case::far_beyond(&[(0, two(-9), two(-9))], [254, 0, 0], f32::INFINITY)]
+#[case::far_below(&[(0, 256.0, 256.0), (32, 1.0, 1.0)], [-254, -3, 0], 0.125)]
+#[case::nothing_under_the_largest(&[(32, 1.0, 1.0)], [254, 0, 254], 1.0)]
+#[case::nothing_under_the_least(&[], [-254, -254, -254], 0.0)]
+#[case::infinity_stays(&[(0, 1.0, 1.0), (32, -256.0, 256.0)], [128, 100, 0], f32::INFINITY)]
+fn blocks_are_scaled_when_they_are_added(
+    #[case] products: &[Product],
+    #[case] exponents: [i32; 3],
+    #[case] expected: f32,
+) {
+    let sum = fp8(96, products);
+    let byte = |exponent: i32| u8::try_from(exponent + 127).unwrap();
+    let a = exponents.map(|e| byte(e / 2));
+    let b = exponents.map(|e| byte(e - e / 2));
+    let sum = Sum::new(sum.a.scaled(&E8M0, &a, 32), sum.b.scaled(&E8M0, &b, 32));
+    assert_gives(Model::MxBlockF16Pair.accumulation(), &sum, expected);
+}
+
+/// What is rounded to zero keeps its sign until it meets zero again.
+#[test]
+fn a_negative_block_that_underflows_is_negative_zero() {
+    let sum = |blocks: usize| {
+        let side = Side::new(&E4M3, &[[0xb8].as_slice(), &vec![0; 32 * blocks - 1]].concat());
+        let ones = Side::new(&E4M3, &vec![0x38; 32 * blocks]);
+        let sum = Sum::new(side, ones);
+        let scaled = |side: &Side| side.clone().scaled(&E8M0, &vec![0; blocks], 32);
+        Sum::new(scaled(&sum.a), scaled(&sum.b)).by(Model::MxBlockF16Pair)
+    };
+    assert_eq!(sum(1), 0x80000000);
+    assert_eq!(sum(2), 0);
+}
+
+/// Codes of two blocks, all of one block alike, and where their infinities and NaN meet.
+#[rstest]
+#[case::infinity([0x7c, 0x3c], [127; 2], PLUS)]
+#[case::under_any_scale([0xfc, 0x3c], [0, 254], MINUS)]
+#[case::of_both_signs([0x7c, 0xfc], [127; 2], 0x7fffffff)]
+#[case::nan([0x3c, 0x7d], [127; 2], 0x7fffffff)]
+#[case::a_nan_scale([0x3c, 0x3c], [127, 255], 0x7fffffff)]
+#[case::over_zeros([0x00, 0x3c], [255, 127], 0x7fffffff)]
+#[case::an_overflow_meets_infinity([0x7b, 0xfc], [254, 127], 0x7fffffff)]
+#[case::an_overflow_meets_its_like([0x7b, 0x7c], [254, 127], PLUS)]
+#[case::an_overflow_meets_a_number([0x7b, 0xfb], [254, 254], PLUS)]
+fn special_blocks(#[case] codes: [u8; 2], #[case] scales: [u8; 2], #[case] expected: u32) {
+    let side = Side::new(&E5M2, &codes.map(|code| [code; 32]).concat());
+    let side = side.scaled(&E8M0, &scales, 32);
+    let sum = Sum::new(side, Side::new(&E5M2, &[0x3c; 64]));
+    assert_eq!(sum.by(Model::MxBlockF16Pair), expected);
+    assert_eq!(sum.swapped().by(Model::MxBlockF16Pair), expected);
+}
+
+/// 32 products of the largest codes of every format: all are f16, and so few that nothing is cut.
+#[rstest]
+#[case(&E4M3, 0x7e, 448.0)]
+#[case(&E5M2, 0x7b, 57344.0)]
+#[case(&E3M2, 0x1f, 28.0)]
+#[case(&E2M3, 0x1f, 7.5)]
+#[case(&E2M1, 0x07, 6.0)]
+#[case(&INT8, 0x7f, 127.0 / 64.0)]
+#[case(&INT8, 0x80, -2.0)]
+fn blocks_of_every_format(#[case] format: &'static Format, #[case] code: u8, #[case] value: f32) {
+    let sum = Sum::new(Side::new(format, &[code; 32]), Side::new(format, &[code; 32]));
+    let expected = 32.0 * value * value;
+    assert_eq!(sum.by(Model::MxBlockF16Pair), expected.to_bits());
+    assert_eq!(sum.exact()[0], expected.to_bits());
 }
 
 #[rstest]
@@ -360,6 +445,26 @@ fn split_k_of_a_chain_starts_each_part_from_zero() {
     assert_gives(split, &sum, 1.0 + two(-14));
 }
 
+/// A term that a chain loses beside 1 is kept where a part begins.
+#[rstest]
+#[case(64, 2, 320, 192)]
+#[case(128, 2, 320, 256)]
+#[case(64, 7, 9344, 1344)]
+#[case(128, 7, 9344, 1408)]
+#[case(128, 3, 8192, 2816)]
+#[case(512, 3, 8192, 3072)]
+fn parts_are_whole_tiles_of_any_width(
+    #[case] tile: usize,
+    #[case] split: usize,
+    #[case] k: usize,
+    #[case] end: usize,
+) {
+    let accumulation = Accumulation { split, tile, ..Model::HopperFp8.accumulation() };
+    let sum = |at| fp8(k, &[(0, 1.0, 1.0), (at, TINY.0, TINY.1)]);
+    assert_gives(accumulation, &sum(end - 1), 1.0);
+    assert_gives(accumulation, &sum(end), 1.0 + two(-14));
+}
+
 /// Alpha is the product of the tensor scales in f32; C joins its product with the sum, and both are rounded once.
 #[rstest]
 #[case::alpha_is_rounded(1.0, [1.0 + two(-23), 1.0 + two(-23)], -1.0 - two(-22), 0.0)]
@@ -447,6 +552,7 @@ fn special_elements_of_fp8(
         Model::HopperFp8,
         Model::HopperFp8Promote128,
         Model::Sm90MmaFp8,
+        Model::MxBlockF16Pair,
         Model::BlackwellMxf8f6f4
     )]
     model: Model,

@@ -107,6 +107,19 @@ fn mxf8f6f4_takes_floating_point_under_e8m0(#[case] sides: &[Side], #[case] take
 }
 
 #[rstest]
+#[case::every_format(&[&E4M3, &E5M2, &E3M2, &E2M3, &E2M1, &INT8].map(|f| scaled(f, &E8M0, 0xfe, 32)), true)]
+#[case::without_scales(&[ones(&E3M2), ones(&INT8)], true)]
+#[case::longer_blocks(&[scaled(&INT8, &E8M0, 0x00, 64)], true)]
+#[case::shorter_blocks(&[scaled(&E4M3, &E8M0, 0x7f, 16), scaled(&INT8, &E8M0, 0x7f, 16)], false)]
+#[case::other_scales(&[scaled(&E4M3, &UE4M3, 0x38, 32), scaled(&E2M1, &UE4M3, 0x38, 32)], false)]
+#[case::halves(&[ones(&BF16), ones(&F16)], false)]
+fn our_kernel_takes_every_mx_format(#[case] sides: &[Side], #[case] taken: bool) {
+    for side in sides {
+        assert_eq!(is_taken(Model::MxBlockF16Pair, side), taken, "{side:?}");
+    }
+}
+
+#[rstest]
 #[case::blocks_of_16(scaled(&E2M1, &E8M0, 0x01, 16), true, true)]
 #[case::blocks_of_32(scaled(&E2M1, &E8M0, 0xff, 32), true, true)]
 #[case::without_scales(ones(&E2M1), true, true)]

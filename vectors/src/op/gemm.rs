@@ -102,6 +102,20 @@ pub enum Test {
     Modelled,
 }
 
+/// Split-K as a backend has it for one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Split {
+    /// The parts that K is cut into; 1 is none.
+    pub parts: u32,
+    /// The k of a tile, of which each part but the last has equally many.
+    pub tile: u32,
+}
+
+impl Split {
+    /// K in one part.
+    pub const NONE: Self = Self { parts: 1, tile: 128 };
+}
+
 /// D = A·Bᵀ over operands contiguous along K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gemm {
@@ -115,13 +129,20 @@ pub struct Gemm {
     pub output: Float,
     /// The accumulation that the backend declares; without one f32 additions in any order.
     pub accumulate: Option<Model>,
+    /// How the backend says it splits K for this shape, none where it says nothing. No id names it.
+    pub split: Split,
     /// What the answer is held to.
     pub test: Test,
 }
 
 /// f32 additions in an order that is not known.
-const ANY_ORDER: Accumulation =
-    Accumulation { accepts: Accepts::Any, registers: None, scheme: Scheme::AnyOrder, split: 1 };
+const ANY_ORDER: Accumulation = Accumulation {
+    accepts: Accepts::Any,
+    registers: None,
+    scheme: Scheme::AnyOrder,
+    split: 1,
+    tile: 128,
+};
 
 /// The name of the class of accumulations that is declared by declaring none.
 pub const ANY_ORDER_NAME: &str = "f32";
@@ -129,9 +150,14 @@ pub const ANY_ORDER_NAME: &str = "f32";
 impl Gemm {
     /// The accumulation that the answer may have.
     pub const fn accumulation(&self) -> Accumulation {
-        match self.accumulate {
+        let accumulation = match self.accumulate {
             Some(model) => model.accumulation(),
             None => ANY_ORDER,
+        };
+        let Split { parts, tile } = self.split;
+        match parts {
+            0 | 1 => accumulation,
+            _ => Accumulation { split: parts as usize, tile: tile as usize, ..accumulation },
         }
     }
 
@@ -178,6 +204,7 @@ impl Gemm {
                 let plain = |f: Factor| registers == Some(f.format());
                 both(&plain) || scaling != Scaling::Plain && registers == Some(&format::BF16)
             }
+            (Accepts::Mx, scaling) => scaling == Scaling::Mx && both(&|f| f.is_element()),
             (Accepts::MxFloat, scaling) => {
                 scaling == Scaling::Mx
                     && both(&|f| f.is_element() && f != Factor::Element(Element::Int8))

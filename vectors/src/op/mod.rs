@@ -3,7 +3,7 @@
 mod gemm;
 mod training;
 
-pub use gemm::{ANY_ORDER_NAME, Factor, Gemm, GroupedGemm, Scaling, Test};
+pub use gemm::{ANY_ORDER_NAME, Factor, Gemm, GroupedGemm, Scaling, Split, Test};
 pub use training::{AllToAll, GroupSwizzle, Linear};
 
 use mx_reference::pack::PackOrder;

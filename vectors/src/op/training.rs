@@ -1,6 +1,6 @@
 //! Training steps as ops: compositions of casts and matrix products.
 
-use super::{ANY_ORDER_NAME, Factor, Float, Gemm, Scaling, Test};
+use super::{ANY_ORDER_NAME, Factor, Float, Gemm, Scaling, Split, Test};
 use mx_reference::Element;
 use mx_reference::gemm::{GroupAxis, Model};
 use mx_reference::training::{KernelPreference, Recipe, TrainingConfig};
@@ -45,6 +45,7 @@ impl Linear {
             scaling,
             output: Self::OUTPUT,
             accumulate: self.accumulate,
+            split: Split::NONE,
             test: self.test,
         }
     }

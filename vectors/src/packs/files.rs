@@ -262,7 +262,7 @@ fn digit(nibble: u8) -> char {
 mod tests {
     use super::*;
     use crate::answer::{answer, rules};
-    use crate::op::{Gemm, Scaling};
+    use crate::op::{Gemm, Scaling, Split};
     use mx_reference::Rule;
     use mx_reference::convention::PROPAGATE;
 
@@ -327,10 +327,10 @@ mod tests {
     #[test]
     fn the_largest_products_are_left_out() {
         let [bounded, exact] = [Test::Bounded, Test::Exact].map(|test| {
-            let factor = Factor::Element(Element::E2m1);
-            let (scaling, output, accumulate) = (Scaling::Mx, Float::F32, None);
+            let (a, b) = (Factor::Element(Element::E2m1), Factor::Element(Element::E2m1));
+            let (scaling, output, accumulate, split) = (Scaling::Mx, Float::F32, None, Split::NONE);
             move |m: usize, n: usize, k: usize| {
-                let op = Op::Gemm(Gemm { a: factor, b: factor, scaling, output, accumulate, test });
+                let op = Op::Gemm(Gemm { a, b, scaling, output, accumulate, split, test });
                 let side = |rows| Tensor::u8([rows, k], vec![0; rows * k]);
                 let names = ["a_elements", "b_elements"].map(str::to_owned);
                 kept(&Call { op, inputs: names.into_iter().zip([m, n].map(side)).collect() })
