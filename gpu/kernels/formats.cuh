@@ -7,7 +7,6 @@ typedef unsigned long long u64;
 
 enum Element { E4M3, E5M2, E3M2, E2M3, E2M1, INT8 };
 enum Input { F32, BF16, F16 };
-enum Mode { FLOOR, CEIL, EVEN, RCEIL };
 enum Convention { PROPAGATE, TE };
 
 #if __CUDA_ARCH__ >= 890
@@ -20,9 +19,8 @@ enum Convention { PROPAGATE, TE };
 static __device__ float float_of(u32 bits) { return __int_as_float((int)bits); }
 static __device__ u32 bits_of(float x) { return (u32)__float_as_int(x); }
 
-// Element formats: mantissa bits, floor(log2 max), exponent of the smallest normal, largest code, largest value, f32(1/max).
+// Element formats: mantissa bits, exponent of the smallest normal, largest value.
 constexpr int mantissa = ELEMENT == E4M3 || ELEMENT == E2M3 ? 3 : ELEMENT == E2M1 ? 1 : ELEMENT == INT8 ? 6 : 2;
-constexpr int max_exponent = ELEMENT == E4M3 ? 8 : ELEMENT == E5M2 ? 15 : ELEMENT == E3M2 ? 4 : ELEMENT == INT8 ? 0 : 2;
 constexpr int min_exponent = ELEMENT == E4M3 ? -6 : ELEMENT == E5M2 ? -14 : ELEMENT == E3M2 ? -2 : 0;
 constexpr float max_value = ELEMENT == E4M3   ? 448.0f
                             : ELEMENT == E5M2 ? 57344.0f
@@ -30,12 +28,6 @@ constexpr float max_value = ELEMENT == E4M3   ? 448.0f
                             : ELEMENT == E2M3 ? 7.5f
                             : ELEMENT == E2M1 ? 6.0f
                                               : 1.984375f;
-constexpr u32 inverse_of_max = ELEMENT == E4M3   ? 0x3b124925
-                               : ELEMENT == E5M2 ? 0x37924925
-                               : ELEMENT == E3M2 ? 0x3d124925
-                               : ELEMENT == E2M3 ? 0x3e088889
-                               : ELEMENT == E2M1 ? 0x3e2aaaab
-                                                 : 0x3f010204;
 constexpr int sign_bit = ELEMENT == E4M3 || ELEMENT == E5M2 || ELEMENT == INT8 ? 7 : ELEMENT == E2M1 ? 3 : 5;
 
 // Ratios are formed 2^-ratio_shift times smaller where a wider format's conversion then rounds as the narrow one would: with its
@@ -62,20 +54,33 @@ constexpr int ratio_shift = by_mx                             ? 0
 
 static __device__ u32 magnitudes(u32 word) { return word & (INPUT == F32 ? 0x7fffffffu : 0x7fff7fffu); }
 
+// The larger magnitude. From sm_86 on the hardware ignores signs, and what it leaves in the sign bit is to be masked off at the end.
+#if __CUDA_ARCH__ >= 860
+#define OF_MAGNITUDES ".xorsign.abs"
+static __device__ u32 before_max(u32 word) { return word; }
+#else
+#define OF_MAGNITUDES ""
+static __device__ u32 before_max(u32 word) { return magnitudes(word); }
+#endif
+
 static __device__ u32 max_of(u32 a, u32 b) {
     u32 d;
+    a = before_max(a), b = before_max(b);
     if (INPUT == BF16) {
-        if (CONVENTION == TE) asm("max.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-        else asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+        if (CONVENTION == TE) asm("max" OF_MAGNITUDES ".bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+        else asm("max.NaN" OF_MAGNITUDES ".bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     } else if (INPUT == F16) {
-        if (CONVENTION == TE) asm("max.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-        else asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+        if (CONVENTION == TE) asm("max" OF_MAGNITUDES ".f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+        else asm("max.NaN" OF_MAGNITUDES ".f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     } else {
-        if (CONVENTION == TE) asm("max.f32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-        else asm("max.NaN.f32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+        if (CONVENTION == TE) asm("max" OF_MAGNITUDES ".f32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+        else asm("max.NaN" OF_MAGNITUDES ".f32 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     }
     return d;
 }
+
+// Two rows or steps in one word: the larger magnitudes of both halves of `a` in its low half, of `b` in its high half.
+static __device__ u32 max_of_two(u32 a, u32 b) { return max_of(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632)); }
 
 // The larger of the two halves, in both; a 32-bit magnitude as it is.
 static __device__ u32 max_of_halves(u32 word) {
@@ -88,8 +93,10 @@ static __device__ float f32_of_f16(u16 bits) {
     return x;
 }
 
-// The low (0) or high (1) half of a word as f32: exact. A word of f32 has one part.
-static __device__ float part(u32 word, int half) {
+// The low (0) or high (1) half of a word as f32: exact. A word of f32 has one part. `AGAIN` says the same in other instructions: a second
+// pass over the same words then does not make the compiler keep, and spill, all that the first one unpacked.
+template <bool AGAIN = false> static __device__ float part(u32 word, int half) {
+    if (INPUT == BF16 && AGAIN) return float_of(__byte_perm(word, 0, half ? 0x3244 : 0x1044));
     if (INPUT == F32) return float_of(word);
     if (INPUT == BF16) return float_of(half ? word & 0xffff0000u : word << 16);
     return f32_of_f16((u16)(half ? word >> 16 : word));
@@ -97,32 +104,35 @@ static __device__ float part(u32 word, int half) {
 
 // ---- scales
 
-// Up to a power of two, as PTX cvt.rp.ue8m0x2.f32: q <= 2^-127 gives 0, NaN above 2^127 unless it saturates.
-static __device__ u32 e8m0_up(float q) {
-#ifdef MX_CONVERSION
-    u16 pair;
-    if (CONVENTION == TE) asm("cvt.rp.satfinite.ue8m0x2.f32 %0, %1, %1;" : "=h"(pair) : "f"(q));
-    else asm("cvt.rp.ue8m0x2.f32 %0, %1, %1;" : "=h"(pair) : "f"(q));
-    return pair & 255;
-#else
-    u32 bits = bits_of(q), exponent = bits >> 23, fraction = bits & 0x7fffff;
-    u32 byte = exponent + (exponent == 0 ? fraction > 0x400000 : fraction != 0);
-    return CONVENTION == TE && byte > 254 ? 254 : byte;
-#endif
-}
+// A scale mode as numbers: byte = exponent field of (amax * factor) - p, one more where what the fraction lacks to the mode's threshold
+// carries over. For RCEIL factor is f32(1/max) and every fraction but 0 carries: the product that hardware forms, rounded up to a power
+// of two as cvt.rp.ue8m0x2.f32 does. For the others factor is 1.
+struct Rule {
+    u32 factor; // f32
+    u32 carry;
+    u32 p;
+    u32 top;    // the largest byte of a finite amax
+    u32 rceil;
+};
 
-// The scale byte of an amax given as one magnitude word.
-static __device__ u32 scale_byte(u32 amax_word, u32 mode) {
-    float amax = part(amax_word, 0);
-    u32 bits = bits_of(amax);
-    if (bits >= 0x7f800000) return CONVENTION == TE && bits == 0x7f800000 ? 254 : 255;
-    if (mode == RCEIL) return e8m0_up(__fmul_rn(amax, float_of(inverse_of_max)));
-    // byte = e - p + bump: what the fraction lacks to the mode's threshold is added, and the carry is the bump. One shift normalises
-    // the subnormals that matter; without their top bit they are below 2^-127.
-    u32 carry = mode == CEIL ? 0x7fffffu : mode == EVEN ? 1u << (22 - mantissa) : 0;
-    u32 subnormal = bits < 0x800000;
-    int byte = (int)(((bits << subnormal) + carry) >> 23) - (int)subnormal - max_exponent;
-    return (u32)(byte < 0 ? 0 : byte > 254 ? 254 : byte);
+// The scale byte of an amax given as one magnitude word. One shift normalises the subnormals that matter: without their top bit they are
+// below 2^-127, and so is their byte 0.
+static __device__ u32 scale_byte(u32 amax_word, const Rule& rule) {
+    const float amax = part(magnitudes(max_of(amax_word, 0)), 0); // max: a NaN that the convention passes over is 0
+    const u32 bits = bits_of(__fmul_rn(amax, float_of(rule.factor)));
+    const u32 special = CONVENTION == TE && bits_of(amax) == 0x7f800000 ? 254 : 255;
+#ifdef MX_CONVERSION
+    if (rule.rceil) {
+        u16 pair;
+        if (CONVENTION == TE) asm("cvt.rp.satfinite.ue8m0x2.f32 %0, %1, %1;" : "=h"(pair) : "f"(float_of(bits)));
+        else asm("cvt.rp.ue8m0x2.f32 %0, %1, %1;" : "=h"(pair) : "f"(float_of(bits)));
+        return bits_of(amax) < 0x7f800000 ? pair & 255 : special;
+    }
+#endif
+    const u32 subnormal = bits < 0x800000;
+    const int byte = (int)(((bits << subnormal) + rule.carry) >> 23) - (int)subnormal - (int)rule.p;
+    const u32 finite = (u32)min(max(byte, 0), (int)rule.top);
+    return bits_of(amax) < 0x7f800000 ? finite : special;
 }
 
 // What elements are multiplied by under a scale byte, 2^(127 - byte - ratio_shift); NaN under 0xFF. Subnormal from 2^-127 down.
@@ -204,11 +214,16 @@ static __device__ u32 fp6_of_fp8(u32 codes) {
 // Two ratios, 2^-14 times too small, to E2M1 in the low nibble of each half. An f16 holds what a bf16 has there exactly down to a ratio
 // of 1/8, and everything below 1/4 becomes zero; so this rounds once.
 static __device__ u32 e2m1_of_f16(float a, float b) {
-    u32 pair, magnitude;
+    u32 pair, clamped;
     asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(a), "f"(b));
-    asm("min.f16x2 %0, %1, %2;" : "=r"(magnitude) : "r"(pair & 0x7fff7fff), "r"(0x0e000e00));
-    u32 rounded = magnitude + 0x00ff00ff + (magnitude >> 9 & 0x00010001);
-    return (rounded >> 9 & 0x00070007) | (pair >> 12 & 0x00080008);
+#if __CUDA_ARCH__ >= 860
+    asm("min.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(clamped) : "r"(pair), "r"(0x0e000e00));
+#else
+    asm("min.f16x2 %0, %1, %2;" : "=r"(clamped) : "r"(pair & 0x7fff7fff), "r"(0x0e000e00));
+    clamped |= pair & 0x80008000;
+#endif
+    u32 rounded = clamped + 0x00ff00ff + (clamped >> 9 & 0x00010001);
+    return (rounded >> 9 & 0x00070007) | (rounded >> 12 & 0x00080008);
 }
 
 // The codes of four ratios, one a byte, the first in the lowest.
@@ -232,6 +247,13 @@ static __device__ u32 pack4(u32 low, u32 high) {
     low = (low | low >> 4) & 0x00ff00ff;
     high = (high | high >> 4) & 0x00ff00ff;
     return __byte_perm(low, high, 0x6420);
+}
+
+// The E2M1 codes of eight ratios, packed.
+static __device__ u32 nibbles_of(const float (&y)[8]) {
+    if (narrow_by_f16)
+        return e2m1_of_f16(y[0], y[4]) + (e2m1_of_f16(y[1], y[5]) << 4) + (e2m1_of_f16(y[2], y[6]) << 8) + (e2m1_of_f16(y[3], y[7]) << 12);
+    return pack4(codes_of(y[0], y[1], y[2], y[3]), codes_of(y[4], y[5], y[6], y[7]));
 }
 
 // Four codes of six bits, in the low 24.

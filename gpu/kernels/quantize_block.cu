@@ -1,248 +1,265 @@
 // Blocks of 32 along the first dimension, alone or with those along the last from one pass over the input, and 32x32 tiles.
 //
-// A thread holds 32 rows of COLUMNS neighbouring columns in registers: blocks along columns then need no exchange between threads, and
-// packing the codes of four rows transposes them. Blocks along rows span 32 / COLUMNS threads. A thread block covers 128 rows, so that
-// the transposed codes leave through shared memory as whole lines of 128 bytes.
+// A warp takes 32 rows of 128 columns, a thread four columns of them in registers. Blocks along columns then need no exchange between
+// threads, and packing the codes of four rows transposes them; they leave through shared memory as whole lines. The warps of a thread
+// block lie below each other, so that it has 128 x 4 scales of each kind or twice that: whole tiles of the blocked layout.
 
 enum Kind { COL, BOTH, TILE };
 
-struct ColJob {
+struct BlockJob {
     const void* input;
     u64 rows, cols; // of the input
     u8* row_elements;
     u8* col_elements;
     Scales row_scales, col_scales;
-    u32 mode;
+    Rule rule;
     u32 packed;
     u32 aligned;    // rows of the input start at multiples of 16 bytes
 };
 
-constexpr int COLUMNS = INPUT == F32 ? 4 : 8;   // 16 bytes of a row
-constexpr int WORDS = 4;
-constexpr int WARPS = 4;
-constexpr int WIDTH = 32 * COLUMNS;             // columns of a thread block
-constexpr int SPAN = 32 / COLUMNS;              // threads that a block along a row spans
+constexpr int SIZE = INPUT == F32 ? 4 : 2;
+constexpr int COLUMNS = 4;                  // of a thread
+constexpr int WORDS = COLUMNS * SIZE / 4;
+constexpr int SPAN = 32 / COLUMNS;          // threads that a block along a row spans
+constexpr int WIDTH = 32 * COLUMNS;         // columns of a thread block
+constexpr int WARPS = INPUT == F32 ? 4 : 8; // so many that two thread blocks fit a multiprocessor
+constexpr int ROWS = 32 * WARPS;
+constexpr int THREADS = 32 * WARPS;
+constexpr int PIECES = 2 * WARPS;           // 16-byte pieces of a column's codes
 
-// Sixteen-byte pieces of a column's 128 codes are permuted so that neither the columns of neighbouring threads nor the pieces of one
-// column meet in the same banks.
-static __device__ int piece(int column, int index) { return column * 8 + (index ^ (column / COLUMNS & 7)); }
+typedef u32 Part[32][WORDS];                // what a thread holds
 
-static __device__ float at(const u32 (&x)[32][WORDS], int r, int c) {
-    return INPUT == F32 ? part(x[r][c % WORDS], 0) : part(x[r][c / 2], c % 2);
+// Scale bytes wait in shared memory until they are written as words: [row][block of the row], [column][block of the column].
+typedef u8 RowBytes[4];
+typedef u8 ColBytes[WARPS];
+
+// ---- in
+
+static __device__ void load(const BlockJob& job, u64 row, u64 column, Part& x) {
+    const char* from = (const char*)job.input + (row * job.cols + column) * SIZE;
+    const bool inside = column < job.cols;
+#pragma unroll
+    for (int r = 0; r < 32; r++) {
+        if (INPUT == F32) {
+            const uint4 loaded = inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0);
+            x[r][0] = loaded.x, x[r][1] = loaded.y, x[r][2 % WORDS] = loaded.z, x[r][3 % WORDS] = loaded.w;
+        } else {
+            const uint2 loaded = inside ? *(const uint2*)from : make_uint2(0, 0);
+            x[r][0] = loaded.x, x[r][1] = loaded.y;
+        }
+        from += job.cols * SIZE;
+    }
 }
 
-// Codes 16 * i of a line of the output, packed as the job says; `to` is the first byte of the line.
-static __device__ void store16(u8* to, u64 i, uint4 codes, u32 packed) {
-    if (code_bits == 8 || !packed) {
-        __stcs((uint4*)to + i, codes);
-    } else if (code_bits == 4) {
-        __stcs((uint2*)to + i, make_uint2(pack4(codes.x, codes.y), pack4(codes.z, codes.w)));
+static __device__ void load_unaligned(const BlockJob& job, u64 row, u64 column, Part& x) {
+#pragma unroll
+    for (int r = 0; r < 32; r++) {
+        const u64 at = (row + r) * job.cols + column;
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            u32 bits = 0;
+            if (column + c < job.cols) bits = INPUT == F32 ? ((const u32*)job.input)[at + c] : ((const u16*)job.input)[at + c];
+            if (INPUT == F32) x[r][c % WORDS] = bits;
+            else x[r][c / 2] = c % 2 ? x[r][c / 2] | bits << 16 : bits;
+        }
+    }
+}
+
+// ---- codes
+
+template <bool AGAIN> static __device__ float at(const Part& x, int r, int c) {
+    return INPUT == F32 ? part(x[r][c % WORDS], 0) : part<AGAIN>(x[r][c / 2], c % 2);
+}
+
+static __device__ u32 codes_across(const Part& x, int r, float by) {
+    return codes_of(__fmul_rn(at<false>(x, r, 0), by), __fmul_rn(at<false>(x, r, 1), by), __fmul_rn(at<false>(x, r, 2), by),
+                    __fmul_rn(at<false>(x, r, 3), by));
+}
+
+static __device__ u32 codes_down(const Part& x, int r, int c, float by) {
+    return codes_of(__fmul_rn(at<true>(x, r, c), by), __fmul_rn(at<true>(x, r + 1, c), by), __fmul_rn(at<true>(x, r + 2, c), by),
+                    __fmul_rn(at<true>(x, r + 3, c), by));
+}
+
+// ---- along rows
+
+static __device__ u32 amax_of_row(const Part& x, int r) {
+    u32 amax = x[r][0];
+#pragma unroll
+    for (int w = 1; w < WORDS; w++) amax = max_of(amax, x[r][w]);
+    return amax;
+}
+
+// Halves the rows that a thread looks after with each exchange, from all to those of four.
+template <int DISTANCE, int LEFT, int N> static __device__ void exchange(u32 (&words)[N]) {
+    const bool upper = threadIdx.x & DISTANCE;
+#pragma unroll
+    for (int i = 0; i < LEFT; i++) {
+        const u32 send = upper ? words[i] : words[i + LEFT], own = upper ? words[i + LEFT] : words[i];
+        words[i] = max_of(own, __shfl_xor_sync(~0u, send, DISTANCE));
+    }
+    if constexpr (DISTANCE > 1) exchange<DISTANCE / 2, LEFT / 2>(words);
+}
+
+// The amax of rows 4j to 4j + 3 over the SPAN threads of a block, for the j-th of these.
+static __device__ void amaxes_of_rows(const Part& x, u32 (&amax)[4]) {
+    constexpr int N = INPUT == F32 ? 32 : 16;
+    u32 words[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) words[i] = INPUT == F32 ? amax_of_row(x, i) : max_of_two(amax_of_row(x, 2 * i % 32), amax_of_row(x, (2 * i + 1) % 32));
+    exchange<SPAN / 2, N / 2>(words);
+#pragma unroll
+    for (int i = 0; i < 4; i++) amax[i] = INPUT == F32 ? words[i] : words[i / 2] >> (16 * (i % 2)) & 0xffff;
+}
+
+static __device__ void store_row(u8* to, u32 codes, u32 packed) {
+    if (code_bits == 8 || !packed) *(u32*)to = codes;
+    else if (code_bits == 4) *(u16*)to = (u16)pack4(codes, 0);
+    else {
+        const u32 bits = pack6(codes);
+        to[0] = (u8)bits, to[1] = (u8)(bits >> 8), to[2] = (u8)(bits >> 16);
+    }
+}
+
+// `own` are the multipliers of the rows whose amaxes this thread has.
+static __device__ void write_rows(const BlockJob& job, const Part& x, const float (&own)[4], u64 row, u64 column) {
+    const u64 bits = job.packed ? code_bits : 8, pitch = job.cols * bits / 8;
+    u8* to = job.row_elements + (row * job.cols + column) * bits / 8;
+#pragma unroll
+    for (int r = 0; r < 32; r++) {
+        const float by = KIND == TILE ? own[0] : __shfl_sync(~0u, own[r % 4], (threadIdx.x & 31 & ~(SPAN - 1)) + r / 4);
+        const u32 codes = codes_across(x, r, by);
+        if (column < job.cols) store_row(to, codes, job.packed);
+        to += pitch;
+    }
+}
+
+static __device__ void rows_of(const BlockJob& job, const Part& x, RowBytes* bytes, u64 row, u64 column) {
+    const u32 lane = threadIdx.x % 32;
+    u32 amax[4];
+    float own[4];
+    if (KIND == TILE) {
+        u32 all = amax_of_row(x, 0);
+#pragma unroll
+        for (int r = 1; r < 32; r++) all = max_of(all, amax_of_row(x, r));
+#pragma unroll
+        for (int distance = 1; distance < SPAN; distance *= 2) all = max_of(all, __shfl_xor_sync(~0u, all, distance));
+#pragma unroll
+        for (int i = 0; i < 4; i++) amax[i] = max_of_halves(all);
     } else {
-        u32 a = pack6(codes.x), b = pack6(codes.y), c = pack6(codes.z), d = pack6(codes.w);
-        u32* words = (u32*)to + 3 * i;
+        amaxes_of_rows(x, amax);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const u32 byte = scale_byte(amax[i], job.rule);
+        own[i] = multiplier(byte);
+        bytes[lane % SPAN * 4 + i][lane / SPAN] = (u8)byte;
+    }
+    write_rows(job, x, own, row, column);
+}
+
+// ---- along columns
+
+// Where a piece of a column's codes lies: permuted so that neither neighbouring threads nor the pieces of a column meet in a bank.
+static __device__ int place_of_piece(int column, int index) { return column * PIECES + (index ^ (column / COLUMNS & 7)); }
+
+static __device__ void columns_of(const BlockJob& job, const Part& x, uint4* pieces, ColBytes* bytes, int warp) {
+    u32 amax[WORDS];
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        amax[w] = x[0][w];
+#pragma unroll
+        for (int r = 1; r < 32; r++) amax[w] = max_of(amax[w], x[r][w]);
+    }
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        const int column = threadIdx.x % 32 * COLUMNS + c;
+        const u32 byte = scale_byte(INPUT == F32 ? amax[c % WORDS] : amax[c / 2] >> (16 * (c % 2)) & 0xffff, job.rule);
+        const float by = multiplier(byte);
+        bytes[column][warp] = (u8)byte;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            pieces[place_of_piece(column, 2 * warp + i)] = make_uint4(codes_down(x, 16 * i, c, by), codes_down(x, 16 * i + 4, c, by),
+                                                                     codes_down(x, 16 * i + 8, c, by), codes_down(x, 16 * i + 12, c, by));
+    }
+}
+
+static __device__ void store16(u8* to, uint4 codes, u32 packed) {
+    if (code_bits == 8 || !packed) {
+        *(uint4*)to = codes;
+    } else if (code_bits == 4) {
+        *(uint2*)to = make_uint2(pack4(codes.x, codes.y), pack4(codes.z, codes.w));
+    } else {
+        const u32 a = pack6(codes.x), b = pack6(codes.y), c = pack6(codes.z), d = pack6(codes.w);
+        u32* words = (u32*)to;
         words[0] = a | b << 24, words[1] = b >> 8 | c << 16, words[2] = c >> 16 | d << 8;
     }
 }
 
-// The COLUMNS codes that a thread holds of a row.
-static __device__ void store_row(u8* to, u64 index, u32 low, u32 high, u32 packed) {
-    u64 i = index / COLUMNS;
-    if (COLUMNS == 8) {
-        if (code_bits == 8 || !packed) __stcs((uint2*)to + i, make_uint2(low, high));
-        else if (code_bits == 4) __stcs((u32*)to + i, pack4(low, high));
-        else {
-            u32 a = pack6(low), b = pack6(high);
-            u16* words = (u16*)to + 3 * i;
-            words[0] = (u16)a, words[1] = (u16)(a >> 16 | b << 8), words[2] = (u16)(b >> 8);
-        }
-    } else {
-        if (code_bits == 8 || !packed) __stcs((u32*)to + i, low);
-        else if (code_bits == 4) ((u16*)to)[i] = (u16)pack4(low, 0);
-        else {
-            u32 a = pack6(low);
-            to[3 * i] = (u8)a, to[3 * i + 1] = (u8)(a >> 8), to[3 * i + 2] = (u8)(a >> 16);
-        }
+static __device__ void write_columns(const BlockJob& job, const uint4* pieces, u64 row, u64 column) {
+    constexpr int STEP = THREADS / PIECES;
+    const int index = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
+    if (row + index * 16 >= job.rows) return;
+    const u64 bits = job.packed ? code_bits : 8, line = job.rows * bits / 8;
+    u8* to = job.col_elements + (column + first) * line + (row + index * 16) * bits / 8;
+#pragma unroll
+    for (int c = first; c < WIDTH; c += STEP) {
+        if (column + c < job.cols) store16(to, pieces[place_of_piece(c, index)], job.packed);
+        to += STEP * line;
     }
 }
 
-static __device__ void load(const ColJob& job, u64 row, u64 column, u32 (&x)[32][WORDS]) {
-    if (job.aligned) {
-        const uint4* from = (const uint4*)job.input + (row * job.cols + column) / COLUMNS;
-        const bool inside = column < job.cols;
-#pragma unroll
-        for (int r = 0; r < 32; r++) {
-            uint4 loaded = make_uint4(0, 0, 0, 0);
-            if (inside) loaded = __ldcs(from + r * (job.cols / COLUMNS));
-            x[r][0] = loaded.x, x[r][1] = loaded.y, x[r][2] = loaded.z, x[r][3] = loaded.w;
-        }
-    } else {
-#pragma unroll
-        for (int r = 0; r < 32; r++) {
-            const u64 start = (row + r) * job.cols + column;
-#pragma unroll
-            for (int w = 0; w < WORDS; w++) {
-                u32 word = 0;
-                if (INPUT == F32) {
-                    if (column + w < job.cols) word = ((const u32*)job.input)[start + w];
-                } else {
-                    if (column + 2 * w < job.cols) word = ((const u16*)job.input)[start + 2 * w];
-                    if (column + 2 * w + 1 < job.cols) word |= (u32)((const u16*)job.input)[start + 2 * w + 1] << 16;
-                }
-                x[r][w] = word;
-            }
-        }
-    }
-}
+// ---- scales
 
-// The amaxes of two rows as they lie in a thread's registers, over all threads that their blocks span: row r in the low half, r + 1 in the
-// high one. Of f32, one row a word.
-static __device__ u32 across(u32 amax) {
-#pragma unroll
-    for (int distance = 1; distance < SPAN; distance *= 2) amax = max_of(amax, __shfl_xor_sync(~0u, amax, distance));
-    return amax;
-}
-
-static __device__ u32 amax_of_row(const u32 (&x)[32][WORDS], int r) {
-    return max_of(max_of(magnitudes(x[r][0]), magnitudes(x[r][1])), max_of(magnitudes(x[r][2]), magnitudes(x[r][3])));
-}
-
-static __device__ u32 byte_of(u32 amax, u32 mode) { return scale_byte(magnitudes(max_of(amax, 0)), mode); }
-
-static __device__ void write_row(const ColJob& job, const u32 (&x)[32][WORDS], int r, float by, u64 row, u64 column) {
-    u32 low = codes_of(__fmul_rn(at(x, r, 0), by), __fmul_rn(at(x, r, 1), by), __fmul_rn(at(x, r, 2), by), __fmul_rn(at(x, r, 3), by));
-    u32 high = 0;
-    if (COLUMNS == 8)
-        high = codes_of(__fmul_rn(at(x, r, 4), by), __fmul_rn(at(x, r, 5), by), __fmul_rn(at(x, r, 6), by), __fmul_rn(at(x, r, 7), by));
-    if (column < job.cols) store_row(job.row_elements, (row + r) * job.cols + column, low, high, job.packed);
-}
-
-static __device__ void put_scale(const Scales& scales, u64 r, u64 c, u32 byte) {
-    u64 offset = place(scales, r, c);
-    if (offset != nowhere) scales.to[offset] = (u8)byte;
-}
-
-// Scale bytes wait in shared memory until all threads write them out: [row][block of the row], [column][block of the column].
-typedef u8 RowBytes[32 * WARPS][WIDTH / 32];
-typedef u8 ColBytes[WIDTH][WARPS];
-
-static __device__ void rows_of(const ColJob& job, const u32 (&x)[32][WORDS], RowBytes& bytes, u64 row, u64 column) {
-    const int block = threadIdx.x / SPAN;
-    const bool first = threadIdx.x % SPAN == 0;
-#pragma unroll
-    for (int r = 0; r < 32; r += 2) {
-        u32 a = amax_of_row(x, r), b = amax_of_row(x, r + 1);
-        if (INPUT == F32) {
-            a = across(a), b = across(b);
-        } else {
-            // Half the exchanges: the two halves of each row are combined, then both rows travel in one word.
-            u32 both = across(max_of(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632)));
-            a = both & 0xffff, b = both >> 16;
-        }
-        const u32 of_a = byte_of(a, job.mode), of_b = byte_of(b, job.mode);
-        write_row(job, x, r, multiplier(of_a), row, column);
-        write_row(job, x, r + 1, multiplier(of_b), row, column);
-        if (first) {
-            bytes[threadIdx.y * 32 + r][block] = (u8)of_a;
-            bytes[threadIdx.y * 32 + r + 1][block] = (u8)of_b;
-        }
-    }
-}
-
-static __device__ void tile_of(const ColJob& job, const u32 (&x)[32][WORDS], RowBytes& bytes, u64 row, u64 column) {
-    u32 amax = amax_of_row(x, 0);
-#pragma unroll
-    for (int r = 1; r < 32; r++) amax = max_of(amax, amax_of_row(x, r));
-    const u32 byte = byte_of(max_of_halves(across(amax)), job.mode);
-    const float by = multiplier(byte);
-#pragma unroll
-    for (int r = 0; r < 32; r++) write_row(job, x, r, by, row, column);
-    if (threadIdx.x % SPAN == 0) {
-        for (int r = 0; r < 32; r++) bytes[threadIdx.y * 32 + r][threadIdx.x / SPAN] = (u8)byte;
-    }
-}
-
-static __device__ void columns_of(const ColJob& job, const u32 (&x)[32][WORDS], uint4* codes, ColBytes& bytes, int warp) {
-    u32 amax[WORDS];
-#pragma unroll
-    for (int w = 0; w < WORDS; w++) {
-        amax[w] = magnitudes(x[0][w]);
-#pragma unroll
-        for (int r = 1; r < 32; r++) amax[w] = max_of(amax[w], magnitudes(x[r][w]));
-    }
-#pragma unroll
-    for (int c = 0; c < COLUMNS; c++) {
-        const u32 of_column = INPUT == F32 ? amax[c % WORDS] : amax[c / 2] >> (16 * (c % 2)) & 0xffff;
-        const u32 byte = byte_of(of_column, job.mode);
-        const float by = multiplier(byte);
-        const int column = threadIdx.x * COLUMNS + c;
-        bytes[column][warp] = (u8)byte;
-        u32 word[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            word[i] = codes_of(__fmul_rn(at(x, 4 * i, c), by), __fmul_rn(at(x, 4 * i + 1, c), by),
-                               __fmul_rn(at(x, 4 * i + 2, c), by), __fmul_rn(at(x, 4 * i + 3, c), by));
-        codes[piece(column, 2 * warp)] = make_uint4(word[0], word[1], word[2], word[3]);
-        codes[piece(column, 2 * warp + 1)] = make_uint4(word[4], word[5], word[6], word[7]);
-    }
-}
-
-static __device__ void write_columns(const ColJob& job, const uint4* codes, const ColBytes& bytes, int warps, u64 row, u64 column) {
-    const int thread = threadIdx.y * 32 + threadIdx.x;
-    const u64 line = job.rows * (job.packed ? code_bits : 8) / 8;
-#pragma unroll 4
-    for (int i = thread; i < WIDTH * 8; i += 32 * WARPS) {
-        const int c = i / 8, index = i % 8;
-        if (column + c < job.cols && index < 2 * warps)
-            store16(job.col_elements + (column + c) * line, row / 16 + index, codes[piece(c, index)], job.packed);
-    }
-    const bool whole = warps == WARPS && (job.col_scales.layout == BLOCKED || job.col_scales.layout == PLAIN && job.rows % 128 == 0);
-    for (int c = thread; c < WIDTH && column + c < job.cols; c += 32 * WARPS) {
-        if (whole) {
-            // Four blocks of a column are one word in both layouts.
-            *(u32*)(job.col_scales.to + place(job.col_scales, column + c, row / 32)) = *(const u32*)bytes[c];
-        } else {
-            for (int w = 0; w < warps; w++) put_scale(job.col_scales, column + c, row / 32 + w, bytes[c][w]);
-        }
-    }
-}
-
-static __device__ void write_row_scales(const ColJob& job, const RowBytes& bytes, bool tiles, int warps, u64 row, u64 column) {
-    const int thread = threadIdx.y * 32 + threadIdx.x;
-    const u64 first = column / 32, blocks = (job.cols - column) / 32 < WIDTH / 32 ? (job.cols - column) / 32 : WIDTH / 32;
-    const int step = tiles && job.row_scales.layout == PLAIN ? 32 : 1;
-    for (int r = thread * step; r < 32 * warps; r += 32 * WARPS * step) {
-        for (int c = 0; c < blocks; c += 4) {
-            const u64 offset = place(job.row_scales, (row + r) / step, first + c);
-            if (c + 4 <= blocks && job.row_scales.layout <= BLOCKED && offset % 4 == 0) {
-                *(u32*)(job.row_scales.to + offset) = *(const u32*)&bytes[r][c];
+// R x C scales, the first of which is (row, col), a word of four at a time; only every `every`-th row of them.
+template <int R, int C> static __device__ void write_scales(const Scales& scales, const u8 (*bytes)[C], u64 row, u64 col, u32 every) {
+    for (u32 i = threadIdx.x; i < R * C / 4; i += THREADS) {
+        // Word i % 128 of the 128 x 4 tile i / 128.
+        const u32 tile = i / 128, own = tile / (C / 4) * 128 + i % 4 * 32 + i % 128 / 4, offset = tile % (C / 4) * 4;
+        const u64 r = row + own / every, c = col + offset;
+        if (c >= scales.cols) continue;
+        const u32 count = scales.cols - c < 4 ? (u32)(scales.cols - c) : 4;
+        const u32 word = *(const u32*)&bytes[own][offset];
+        if (scales.layout == BLOCKED) {
+            // Padding is part of the layout.
+            const u32 within = r < scales.rows ? word & ~0u >> (32 - 8 * count) : 0;
+            if (r / 128 * 128 < scales.rows) keep(scales.to + blocked(scales.cols, r, c), within);
+        } else if (r < scales.rows && own % every == 0) {
+            if (scales.layout == PLAIN && scales.cols % C == 0) {
+                if (C == 4) keep(scales.to + r * scales.cols + c, word);
+                else if (offset == 0) keep(scales.to + r * scales.cols + c, *(const u64*)bytes[own]);
             } else {
-                for (int i = c; i < c + 4 && i < blocks; i++) put_scale(job.row_scales, (row + r) / step, first + i, bytes[r][i]);
+                for (u32 k = 0; k < count; k++) put_scale(scales, place(scales, r, c + k), word >> (8 * k) & 255);
             }
         }
     }
 }
 
-template <bool ROWS, bool COLS, bool TILES> static __device__ void quantize(const ColJob& job) {
-    __shared__ uint4 codes[COLS ? WIDTH * 8 : 1];
-    __shared__ __align__(4) ColBytes col_bytes;
-    __shared__ __align__(4) RowBytes row_bytes;
-    const u64 strips = (job.rows + 32 * WARPS - 1) / (32 * WARPS);
-    const u64 strip = blockIdx.x % strips, stripe = blockIdx.x / strips;
-    const u64 row = strip * (32 * WARPS), own_row = row + threadIdx.y * 32;
-    const u64 column = stripe * WIDTH, own_column = column + threadIdx.x * COLUMNS;
+extern "C" __global__ void __launch_bounds__(THREADS, 2) quantize_block(BlockJob job) {
+    __shared__ uint4 pieces[KIND == TILE ? 1 : WIDTH * PIECES];
+    __shared__ __align__(8) RowBytes row_bytes[ROWS];
+    __shared__ __align__(8) ColBytes col_bytes[WIDTH];
+    // Thread blocks that follow each other go down the input where only transposed codes are written, and across it otherwise.
+    const u64 down = (job.rows + ROWS - 1) / ROWS, across = (job.cols + WIDTH - 1) / WIDTH;
+    const u64 row = (KIND == COL ? blockIdx.x % down : blockIdx.x / across) * ROWS;
+    const u64 column = (KIND == COL ? blockIdx.x / down : blockIdx.x % across) * WIDTH;
+    const int warp = threadIdx.x / 32;
+    const u64 own_row = row + warp * 32, own_column = column + threadIdx.x % 32 * COLUMNS;
     if (own_row < job.rows) {
-        u32 x[32][WORDS];
-        load(job, own_row, own_column, x);
-        if (ROWS) rows_of(job, x, row_bytes, own_row, own_column);
-        if (COLS) columns_of(job, x, codes, col_bytes, threadIdx.y);
-        if (TILES) tile_of(job, x, row_bytes, own_row, own_column);
+        Part x;
+        if (job.aligned) load(job, own_row, own_column, x);
+        else load_unaligned(job, own_row, own_column, x);
+        if (KIND != COL) rows_of(job, x, row_bytes + warp * 32, own_row, own_column);
+        if (KIND != TILE) columns_of(job, x, pieces, col_bytes, warp);
     }
     __syncthreads();
-    const int warps = job.rows - row < 32 * WARPS ? (int)(job.rows - row) / 32 : WARPS;
-    if (COLS) write_columns(job, codes, col_bytes, warps, row, column);
-    if (ROWS || TILES) write_row_scales(job, row_bytes, TILES, warps, row, column);
-}
-
-extern "C" __global__ void __launch_bounds__(32 * WARPS) quantize_block(ColJob job) {
-    quantize<KIND == BOTH, KIND == COL || KIND == BOTH, KIND == TILE>(job);
+    if (KIND != TILE) {
+        write_columns(job, pieces, row, column);
+        write_scales<WIDTH, WARPS>(job.col_scales, col_bytes, column, row / 32, 1);
+    }
+    if (KIND != COL) {
+        // A tile's scale stands once, or in blocked layouts once for each of its rows.
+        const u32 every = KIND == TILE && job.row_scales.layout == PLAIN ? 32 : 1;
+        write_scales<ROWS, 4>(job.row_scales, row_bytes, row / every, column / 32, every);
+    }
 }

@@ -42,3 +42,17 @@ static __device__ u64 place_of_index(const Scales& s, u64 index) {
     u64 r = s.shift ? (u64)(u32)index * s.inverse >> s.shift : index / s.cols;
     return place(s, r, index - r * s.cols);
 }
+
+// Stores of scales ask to stay in the L2 cache: a sector of them fills over several thread blocks, and one that leaves half filled costs a
+// read and another write.
+template <class T> static __device__ void keep(void* to, T value) {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    if constexpr (sizeof(T) == 1) asm volatile("st.global.L2::cache_hint.u8 [%0], %1, %2;" ::"l"(to), "r"((u32)value), "l"(policy) : "memory");
+    if constexpr (sizeof(T) == 4) asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;" ::"l"(to), "r"(value), "l"(policy) : "memory");
+    if constexpr (sizeof(T) == 8) asm volatile("st.global.L2::cache_hint.u64 [%0], %1, %2;" ::"l"(to), "l"(value), "l"(policy) : "memory");
+}
+
+static __device__ void put_scale(const Scales& scales, u64 offset, u32 byte) {
+    if (offset != nowhere) keep(scales.to + offset, (u8)byte);
+}

@@ -12,13 +12,17 @@
 //! ```
 
 pub mod arch;
+pub mod cublaslt;
 mod dequantize;
 pub mod device;
 pub mod error;
+pub mod gemm;
 mod launch;
+pub mod layer;
 mod layout;
 pub mod probe;
 pub mod program;
+pub mod quantize;
 
 pub use arch::Arch;
 pub use device::Gpu;

@@ -36,10 +36,20 @@ pub const QUANTIZE_BLOCK: Program =
     program!("formats.cuh", "scales.cuh", "quantize_block.cu" => "quantize_block.cu");
 /// Dequantisation.
 pub const DEQUANTIZE: Program = program!("dequantize.cu" => "dequantize.cu");
+/// Products on half-precision tensor cores.
+pub const GEMM: Program = program!(
+    "operand.cuh", "gemm_tile.cuh", "gemm_scales.cuh", "gemm_store.cuh", "gemm_stage.cuh", "gemm.cu" => "gemm.cu"
+);
+/// Products on tensor cores that know block scales.
+pub const GEMM_BLOCK_SCALED: Program = program!(
+    "operand.cuh", "gemm_tile.cuh", "gemm_scales.cuh", "gemm_store.cuh", "gemm_stage.cuh", "gemm_block_scaled.cu"
+    => "gemm_block_scaled.cu"
+);
 
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 4] = [QUANTIZE_ROW, QUANTIZE_BLOCK, DEQUANTIZE, LAYOUT];
+    pub const ALL: [Self; 6] =
+        [QUANTIZE_ROW, QUANTIZE_BLOCK, DEQUANTIZE, LAYOUT, GEMM, GEMM_BLOCK_SCALED];
 
     /// The text that is compiled.
     pub fn source(&self) -> String {
@@ -118,6 +128,9 @@ impl Program {
             defines.push(format!("KIND={kind}"));
             defines
         };
+        let pair = |[a, b]: [Element; 2]| {
+            vec![element_define("A_ELEMENT", a), element_define("B_ELEMENT", b)]
+        };
         let (e4m3, bf16) = (Element::E4m3, &format::BF16);
         match self.name {
             "quantize_row.cu" => all()
@@ -133,13 +146,27 @@ impl Program {
             "dequantize.cu" => all()
                 .map(|(element, f)| vec![element_define("ELEMENT", element), define("OUTPUT", f)])
                 .collect(),
+            // Every format on either side, and the one pair without a fast way.
+            "gemm.cu" => {
+                let [first, .., last] = Element::ALL;
+                let pairs = Element::ALL.array_windows().copied();
+                pairs.chain([[last, first], [Element::E5m2; 2]]).map(pair).collect()
+            }
+            "gemm_block_scaled.cu" => {
+                let takes = |&element: &Element| element != Element::Int8;
+                Element::ALL
+                    .into_iter()
+                    .filter(takes)
+                    .map(|element| pair([element, e4m3]))
+                    .collect()
+            }
             _ => vec![Vec::new()],
         }
     }
 
     /// Whether fused multiply-adds are part of what it computes.
-    pub const fn may_fuse(&self) -> bool {
-        false
+    pub fn may_fuse(&self) -> bool {
+        *self == GEMM
     }
 }
 

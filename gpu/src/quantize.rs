@@ -5,11 +5,12 @@ use crate::error::GpuError;
 use crate::launch::{grid, pointer, pointer_mut, sized};
 use crate::program::{QUANTIZE_BLOCK, QUANTIZE_ROW, define, element_define};
 use crate::{Buffer, View, ViewMut};
-use cudarc::driver::{DeviceRepr, LaunchConfig};
-use mx_reference::convention::{Convention, PROPAGATE, TE};
+use cudarc::driver::DeviceRepr;
+use mx_reference::convention::{Convention, InfinityScale, PROPAGATE, TE};
 use mx_reference::gemm::GroupAxis;
 use mx_reference::grouped_layout::GroupedLayout;
 use mx_reference::pack::packed_len;
+use mx_reference::scale::{LARGEST_BYTE, NAN_BYTE, even_threshold};
 use mx_reference::{Axis, Element, Format, ScaleLayout, ScaleMode, ShapeError};
 
 /// What is computed.
@@ -30,9 +31,10 @@ pub struct Cast {
 /// Token groups on the device, for scales that are blocked group by group. Ends count rows (M) or columns (K) of the scales.
 #[derive(Debug)]
 pub struct Groups {
-    axis: GroupAxis,
-    ends: Vec<i32>,
-    buffer: Buffer,
+    pub(crate) axis: GroupAxis,
+    pub(crate) ends: Vec<i32>,
+    /// For each group two u64: its end, and where it starts if each before is filled up to 128 rows (M) or 4 columns (K).
+    pub(crate) buffer: Buffer,
 }
 
 /// How scales lie in memory.
@@ -84,6 +86,40 @@ struct Scales {
     shift: u32,
 }
 
+/// `struct Rule` of formats.cuh: a scale mode as numbers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    factor: u32,
+    carry: u32,
+    p: u32,
+    top: u32,
+    rceil: u32,
+}
+
+impl Rule {
+    fn new(cast: Cast) -> Self {
+        let (mode, element) = (cast.mode, cast.element);
+        let saturates = mode.edges(cast.convention).infinity_scale != InfinityScale::Nan
+            || mode != ScaleMode::Rceil;
+        let top = u32::from(if saturates { LARGEST_BYTE } else { NAN_BYTE });
+        let one = 0x3f80_0000;
+        let p = element.format().max_exponent() as u32;
+        let rceil = u32::from(mode == ScaleMode::Rceil);
+        let any_fraction = (1 << 23) - 1;
+        match mode {
+            ScaleMode::Floor => Self { factor: one, carry: 0, p, top, rceil },
+            ScaleMode::Ceil => Self { factor: one, carry: any_fraction, p, top, rceil },
+            ScaleMode::Even => {
+                Self { factor: one, carry: (1 << 23) - even_threshold(element), p, top, rceil }
+            }
+            ScaleMode::Rceil => {
+                Self { factor: element.reciprocal_of_max(), carry: any_fraction, p: 0, top, rceil }
+            }
+        }
+    }
+}
+
 /// The parameter of `quantize_row.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +128,7 @@ struct RowJob {
     elements: u64,
     scales: Scales,
     count: u64,
-    mode: u32,
+    rule: Rule,
     packed: u32,
 }
 
@@ -107,7 +143,7 @@ struct BlockJob {
     col_elements: u64,
     row_scales: Scales,
     col_scales: Scales,
-    mode: u32,
+    rule: Rule,
     packed: u32,
     aligned: u32,
     reserved: u32,
@@ -117,12 +153,17 @@ struct BlockJob {
 // SAFETY: plain integers, laid out as `struct RowJob` of quantize_row.cu.
 unsafe impl DeviceRepr for RowJob {}
 #[expect(unsafe_code, reason = "kernel parameter")]
-// SAFETY: plain integers, laid out as `struct ColJob` of quantize_block.cu.
+// SAFETY: plain integers, laid out as `struct BlockJob` of quantize_block.cu.
 unsafe impl DeviceRepr for BlockJob {}
 
-/// Elements that a thread block of `quantize_row` takes: 256 threads, eight elements a step, two steps of f32 and four of others.
-const fn row_span(input: &Format) -> usize {
-    256 * 8 * if input.bits == 32 { 2 } else { 4 }
+/// Threads of a thread block of `quantize_row`, each with four steps of eight elements.
+const ROW_THREADS: usize = 256;
+/// Columns of a thread block of `quantize_block`.
+const WIDTH: usize = 128;
+
+/// Rows of a thread block of `quantize_block`, and its threads.
+const fn block_rows(input: &Format) -> usize {
+    if input.bits == 32 { 128 } else { 256 }
 }
 
 impl Gpu {
@@ -187,6 +228,7 @@ impl Gpu {
     }
 
     /// Checks one direction's outputs, clears scales that have padding, and gives the pointers.
+    #[expect(clippy::needless_pass_by_value, reason = "it holds the only borrows of the outputs")]
     fn target(
         &self,
         cast: Cast,
@@ -252,14 +294,14 @@ impl Gpu {
             elements,
             scales,
             count: count as u64,
-            mode: mode_code(cast.mode),
+            rule: Rule::new(cast),
             packed: u32::from(cast.packed),
         };
         aligned("input", job.input)?;
         let function = self.kernel(QUANTIZE_ROW, &defines(cast)?, "quantize_row")?;
-        let blocks = count.div_ceil(row_span(cast.input));
+        let blocks = count.div_ceil(ROW_THREADS * 32);
         // SAFETY: `RowJob` is that of the kernel; sizes and alignment were checked, and threads beyond `count` touch no memory.
-        unsafe { self.launch(&function, grid(blocks * 256, 256)?, &job) }
+        unsafe { self.launch(&function, grid(blocks * ROW_THREADS, ROW_THREADS as u32)?, &job) }
     }
 
     #[expect(unsafe_code, reason = "kernel launch")]
@@ -298,7 +340,7 @@ impl Gpu {
             col_elements,
             row_scales,
             col_scales,
-            mode: mode_code(cast.mode),
+            rule: Rule::new(cast),
             packed: u32::from(cast.packed),
             aligned: u32::from(whole),
             reserved: 0,
@@ -306,11 +348,9 @@ impl Gpu {
         let mut defines = defines(cast)?;
         defines.push(format!("KIND={kind}"));
         let function = self.kernel(QUANTIZE_BLOCK, &defines, "quantize_block")?;
-        let width = 32 * 16 / bytes;
-        let config = LaunchConfig {
-            block_dim: (32, 4, 1),
-            ..grid(rows.div_ceil(128) * cols.div_ceil(width), 1)?
-        };
+        let tile = block_rows(cast.input);
+        let blocks = rows.div_ceil(tile) * cols.div_ceil(WIDTH);
+        let config = grid(blocks * tile, tile as u32)?;
         // SAFETY: `BlockJob` is that of the kernel; sizes and alignment were checked, and rows and columns beyond the tensor's are
         // neither read nor written.
         unsafe { self.launch(&function, config, &job) }
@@ -331,15 +371,6 @@ fn defines(cast: Cast) -> Result<Vec<String>, GpuError> {
         element_define("ELEMENT", cast.element),
         format!("CONVENTION={convention}"),
     ])
-}
-
-const fn mode_code(mode: ScaleMode) -> u32 {
-    match mode {
-        ScaleMode::Floor => 0,
-        ScaleMode::Ceil => 1,
-        ScaleMode::Even => 2,
-        ScaleMode::Rceil => 3,
-    }
 }
 
 fn aligned(what: &str, pointer: u64) -> Result<(), GpuError> {
