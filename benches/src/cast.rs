@@ -16,7 +16,7 @@ pub enum Direction {
     Row,
     /// Along columns: dim1.
     Col,
-    /// Both from one pass: dim0_dim1.
+    /// Both from one pass: `dim0_dim1`.
     Both,
 }
 

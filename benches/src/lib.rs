@@ -7,3 +7,5 @@
 pub mod cast;
 pub mod measure;
 pub mod plot;
+pub mod product;
+pub mod report;
