@@ -1,6 +1,7 @@
 //! One question to a backend: poisoned buffers, hashed inputs, a second call, and what differs.
 
 use crate::accuracy::Accuracy;
+use crate::algorithm::{Algorithm, shape};
 use crate::backend::{Backend, Fault, Refusal};
 use crate::compare::{Site, differences};
 use crate::digest;
@@ -10,6 +11,7 @@ use crate::record::{Failure, FailureKind, SiteRecord};
 use crate::runner::{InternalError, Options};
 use crate::selection::Work;
 use mx_reference::{Rule, ScaleLayout};
+use mx_vectors::op::Split;
 use mx_vectors::pad::padded;
 use mx_vectors::{Block, Call, Data, Op, Quantize, Source, Tensors};
 use sha2::{Digest, Sha256};
@@ -72,11 +74,44 @@ impl<'a> Question<'a> {
     /// # Errors
     /// [`InternalError::NoAnswer`] if the judge cannot answer: a defect of the suite.
     pub fn new(work: &'a Work, prefix: &'a str, options: Options) -> Result<Self, InternalError> {
+        Self::with_algorithm(work, prefix, options, |_| Algorithm::default())
+    }
+
+    /// The same, of a product whose right answer depends on how K is split: `algorithm` is asked of every product.
+    ///
+    /// # Errors
+    /// As [`Question::new`].
+    pub fn with_algorithm(
+        work: &'a Work,
+        prefix: &'a str,
+        options: Options,
+        algorithm: impl FnOnce(&Call) -> Algorithm,
+    ) -> Result<Self, InternalError> {
         let blocks = match work {
             Work::Blocks(batch) => batch.blocks(),
             Work::Single { .. } => Vec::new(),
         };
-        Self::with_blocks(work, prefix, options, blocks)
+        Self::with_blocks(work, prefix, options, blocks, algorithm)
+    }
+
+    /// The question as a backend is asked it, and what it says of its algorithm.
+    ///
+    /// # Errors
+    /// As [`Question::new`].
+    pub fn to(
+        backend: &mut dyn Backend,
+        work: &'a Work,
+        prefix: &'a str,
+        options: Options,
+    ) -> Result<(Self, Result<Algorithm, Refusal>), InternalError> {
+        let mut said = Ok(Algorithm::default());
+        let question = Self::with_algorithm(work, prefix, options, |call| {
+            if backend.capabilities().covers_call(call) {
+                said = backend.algorithm(call);
+            }
+            said.as_ref().map(Algorithm::clone).unwrap_or_default()
+        })?;
+        Ok((question, said))
     }
 
     fn with_blocks(
@@ -84,14 +119,21 @@ impl<'a> Question<'a> {
         prefix: &'a str,
         options: Options,
         blocks: Vec<Block>,
+        algorithm: impl FnOnce(&Call) -> Algorithm,
     ) -> Result<Self, InternalError> {
-        let call = match work {
+        let mut call = match work {
             Work::Blocks(batch) => batch.lay(&blocks),
             Work::Single { op, class, n, multiple } => match class.source {
                 Source::Tensors { call, .. } => padded(call(op, *n), *multiple),
                 Source::Blocks { .. } => Call { op: *op, inputs: Tensors::new() },
             },
         };
+        if let Some([.., k]) = shape(&call) {
+            let algorithm = algorithm(&call).within(k);
+            if let Op::Gemm(g) = &mut call.op {
+                g.split = algorithm.split;
+            }
+        }
         let expected = options.judge.answer(&call, options.convention).map_err(|error| {
             InternalError::NoAnswer {
                 judge: options.judge.name(),
@@ -133,12 +175,22 @@ impl<'a> Question<'a> {
     where
         'a: 'b,
     {
-        Question::with_blocks(work, self.prefix, self.options, self.blocks.clone())
+        Question::with_blocks(work, self.prefix, self.options, self.blocks.clone(), |_| {
+            Algorithm::default()
+        })
     }
 
     /// Whether the input is a strided view.
     pub const fn is_strided(&self) -> bool {
         matches!(self.call.op, Op::Quantize(Quantize { view: Some(_), .. }))
+    }
+
+    /// How the K of its right answer is split.
+    pub const fn split(&self) -> Split {
+        match self.call.op {
+            Op::Gemm(g) => g.split,
+            _ => Split::NONE,
+        }
     }
 
     /// Number of cases it stands for.
@@ -310,9 +362,11 @@ impl<'a> Question<'a> {
             },
             Work::Single { .. } => self.work.clone(),
         };
-        let native = Question::new(&alone, self.prefix, self.options)?;
-        let options = Options { judge: Judge::Reference, ..self.options };
-        let reference = Question::new(&alone, self.prefix, options)?;
+        let answer = |options| {
+            Question::with_algorithm(&alone, self.prefix, options, |_| self.split().into())
+        };
+        let native = answer(self.options)?;
+        let reference = answer(Options { judge: Judge::Reference, ..self.options })?;
         if native.expected == reference.expected {
             Ok(())
         } else {
@@ -371,6 +425,23 @@ pub fn ask(
     Ok(asked)
 }
 
+/// What a refusal inside the claim comes to.
+///
+/// # Errors
+/// Its [`Fault`], if it is one.
+pub fn refused(refusal: Refusal) -> Result<Asked, Fault> {
+    match refusal {
+        Refusal::Fault(fault) => Err(fault),
+        Refusal::Unsupported(reason) => {
+            let message = format!("answered unsupported inside its own claim: {reason}");
+            Ok(Asked::whole(FailureKind::ClaimRefused, message))
+        }
+        Refusal::InputsChanged(_) => {
+            Ok(Asked::whole(FailureKind::InputsChanged, refusal.to_string()))
+        }
+    }
+}
+
 /// One call: its outputs, or a failure of the whole call.
 fn once(
     backend: &mut dyn Backend,
@@ -381,16 +452,8 @@ fn once(
     let before = digest::of_tensors(&question.call.inputs);
     let answer = backend.execute(&question.call, question.options.convention, &mut outputs);
     let whole = |kind, message| Ok(Err(Asked::whole(kind, message)));
-    match answer {
-        Err(Refusal::Fault(fault)) => return Err(fault),
-        Err(Refusal::Unsupported(reason)) => {
-            let message = format!("answered unsupported inside its own claim: {reason}");
-            return whole(FailureKind::ClaimRefused, message);
-        }
-        Err(changed @ Refusal::InputsChanged(_)) => {
-            return whole(FailureKind::InputsChanged, changed.to_string());
-        }
-        Ok(()) => {}
+    if let Err(refusal) = answer {
+        return refused(refusal).map(Err);
     }
     if let Err(error) = outputs.check_guards() {
         return whole(FailureKind::OutOfBounds, error.to_string());

@@ -1,5 +1,6 @@
 //! What a backend is: identity, capabilities, and one method that executes an op.
 
+use crate::algorithm::Algorithm;
 use crate::capabilities::Capabilities;
 use crate::outputs::Outputs;
 use mx_reference::Convention;
@@ -95,6 +96,15 @@ pub trait Backend: Send {
 
     /// What it claims. Nothing outside is sent; refusing something inside is a failure.
     fn capabilities(&self) -> &Capabilities;
+
+    /// How it will compute a matrix product, where that depends on the shape. Asked before a product is judged, and held to in every
+    /// call of the same kind and shape.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    fn algorithm(&mut self, _call: &Call) -> Result<Algorithm, Refusal> {
+        Ok(Algorithm::default())
+    }
 
     /// Executes one op, writing every buffer of `outputs`.
     ///

@@ -1,17 +1,18 @@
 //! The main job: backends × cases → run record.
 
+mod fingerprints;
+
 use crate::backend::Backend;
 use crate::backends::{Opened, Spec};
 use crate::judge::Judge;
 use crate::progress::{Meter, Progress, Quiet};
-use crate::record::{BackendRecord, Counts, FaultRecord, RunRecord, SCHEMA};
+use crate::record::{BackendRecord, Claims, FaultRecord, RunRecord, SCHEMA};
 use crate::report::certificate::Statement;
 use crate::runner::{Findings, InternalError, Options, run};
 use crate::selection::{CellPlan, Filter, Work, plan};
 use crate::verdict::{Exit, Verdict};
 use mx_reference::Convention;
 use mx_vectors::{Level, cells::cells, classes};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What to certify.
@@ -29,6 +30,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Workers for backends that run in this process.
     pub jobs: usize,
+    /// Whether to take fingerprints of the products that were asked.
+    pub fingerprint: bool,
     /// Whether to report progress on standard error.
     pub progress: bool,
 }
@@ -74,24 +77,10 @@ fn exits(record: &BackendRecord) -> Vec<Exit> {
 
 fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
     let started = Instant::now();
-    let mut record = BackendRecord {
-        spec: spec.to_string(),
-        identity: None,
-        judge: spec.judge().name().to_owned(),
-        verdict: Verdict::NotEstablished,
-        reason: String::new(),
-        digest: String::new(),
-        counts: Counts::default(),
-        cells: Vec::new(),
-        failed_by_class: BTreeMap::new(),
-        failures: Vec::new(),
-        faults: Vec::new(),
-        seconds: 0.0,
-    };
+    let mut record = BackendRecord::new(spec.to_string(), spec.judge());
     match spec.open(request.timeout) {
         Ok(Opened::Ready(mut backend)) => {
-            record.identity = Some(backend.identity().clone());
-            judge(request, spec.judge(), backend.as_mut(), &mut record)?;
+            judge(request, spec, backend.as_mut(), &mut record)?;
         }
         Ok(Opened::Absent(reason)) => record.reason = reason,
         Err(fault) => {
@@ -106,11 +95,13 @@ fn one(request: &Request, spec: &Spec) -> Result<BackendRecord, InternalError> {
 
 fn judge(
     request: &Request,
-    judge: Judge,
+    spec: &Spec,
     backend: &mut dyn Backend,
     record: &mut BackendRecord,
 ) -> Result<(), InternalError> {
     let capabilities = backend.capabilities().clone();
+    record.identity = Some(backend.identity().clone());
+    record.claims = Some(Claims(capabilities.clone()));
     if !capabilities.covers_convention(request.convention) {
         record.reason = format!(
             "it does not claim the convention `{}`; name one that it claims with --convention",
@@ -123,6 +114,7 @@ fn judge(
     let plans =
         plan(claimed, &classes::ALL, request.level, &request.filters, capabilities.multiple());
     let total = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();
+    let judge = spec.judge();
     let options = Options {
         convention: request.convention,
         judge,
@@ -134,6 +126,9 @@ fn judge(
         run(backend, &plans, options, progress)
     })?;
     settle(record, findings, &plans);
+    if request.fingerprint && request.level > Level::Smoke {
+        fingerprints::take(request, spec, backend, &plans, record);
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use mx_reference::{
     Axis, BlockShape, Blocking, Convention, Element, Profile, ScaleLayout, ShapeError,
 };
 use mx_vectors::answer::{self, AnswerError};
-use mx_vectors::op::{Cast, Dequantize, Factor, Gemm, Scaling, Test, View};
+use mx_vectors::op::{Cast, Dequantize, Factor, Gemm, Scaling, Split, Test, View};
 use mx_vectors::packs::container::{self, ContainerError, Dtype, File, TensorRef};
 use mx_vectors::{Float, Op, Tensor, Tensors};
 use std::collections::BTreeMap;
@@ -221,8 +221,8 @@ pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenE
         let (name, expected) = ("tensor_scale".to_owned(), expected.to_owned());
         return Err(GoldenError::Dtype { name, expected, got: got.to_owned() });
     }
-    let accumulate = Some(accumulate);
-    let op = Gemm { a, b, scaling, output, accumulate, test: Test::Modelled };
+    let (accumulate, split, test) = (Some(accumulate), Split::NONE, Test::Modelled);
+    let op = Gemm { a, b, scaling, output, accumulate, split, test };
     let product = answer::product(&op, &inputs)?;
     let shape = product.shape();
     if let Some(c) = inputs.get("c")

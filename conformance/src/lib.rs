@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
+pub mod algorithm;
 pub mod ask;
 pub mod backend;
 pub mod backends;
@@ -22,4 +23,6 @@ pub mod roofline;
 pub mod runner;
 pub mod selection;
 pub mod suggest;
+pub mod suite;
 pub mod verdict;
+pub mod verify;

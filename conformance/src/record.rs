@@ -1,8 +1,13 @@
 //! The run record: everything a run found out. Every report is a projection of it.
 
 use crate::accuracy::Accuracy;
+use crate::algorithm::AlgorithmRecord;
 use crate::backend::{Fault, Identity};
+use crate::capabilities::{Accumulate, Capabilities, Claim};
+use crate::fingerprint::{Fingerprint, Match};
+use crate::judge::Judge;
 use crate::verdict::{Exit, Verdict};
+use mx_reference::gemm::Model;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,6 +46,9 @@ pub struct BackendRecord {
     pub spec: String,
     /// Who it says it is; absent if it never said.
     pub identity: Option<Identity>,
+    /// What it claims; absent if it never said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claims: Option<Claims>,
     /// Whose answers it was compared with.
     pub judge: String,
     /// The verdict.
@@ -59,8 +67,154 @@ pub struct BackendRecord {
     pub failures: Vec<Failure>,
     /// What went wrong without an answer.
     pub faults: Vec<FaultRecord>,
+    /// How its products accumulate, one entry per kind of operands: reported, never judged by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fingerprint: Vec<FingerprintRecord>,
+    /// Why a fingerprint of products that it answered is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint_note: Option<String>,
     /// Seconds this backend took; not part of any digest.
     pub seconds: f64,
+}
+
+impl BackendRecord {
+    /// Of a backend about which nothing is known yet.
+    pub fn new(spec: String, judge: Judge) -> Self {
+        Self {
+            spec,
+            identity: None,
+            claims: None,
+            judge: judge.name().to_owned(),
+            verdict: Verdict::NotEstablished,
+            reason: String::new(),
+            digest: String::new(),
+            counts: Counts::default(),
+            cells: Vec::new(),
+            failed_by_class: BTreeMap::new(),
+            failures: Vec::new(),
+            faults: Vec::new(),
+            fingerprint: Vec::new(),
+            fingerprint_note: None,
+            seconds: 0.0,
+        }
+    }
+
+    /// How its products accumulate, in a line each; none where nothing is known.
+    pub fn accumulations(&self) -> Vec<String> {
+        let declared = self.claims.as_ref().and_then(Claims::declared);
+        let of = |found: &FingerprintRecord| {
+            format!("accumulation of {}: {}", found.operands, found.summary(declared))
+        };
+        let note = self.fingerprint_note.iter().map(|note| format!("accumulation: {note}"));
+        self.fingerprint.iter().map(of).chain(note).collect()
+    }
+}
+
+/// What a backend claims, as records hold it: unlike an adapter's own words, with whether strided views are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Claims(#[serde(with = "ClaimFields")] pub Capabilities);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Capabilities", deny_unknown_fields)]
+struct ClaimFields {
+    ops: Claim,
+    profiles: Claim,
+    inputs: Claim,
+    axes: Claim,
+    layouts: Claim,
+    blocks: Claim,
+    conventions: Claim,
+    roundings: Claim,
+    overflows: Claim,
+    orders: Claim,
+    recipes: Claim,
+    accumulate: Option<Accumulate>,
+    multiple: Option<(usize, usize)>,
+    strided: bool,
+}
+
+impl Claims {
+    /// The accumulation that is declared by name.
+    pub fn declared(&self) -> Option<Model> {
+        self.0.accumulate.and_then(|accumulate| accumulate.0)
+    }
+}
+
+/// How products of one kind of operands accumulate, in the words of `mxcert fingerprint`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FingerprintRecord {
+    /// The kind of operands.
+    pub operands: String,
+    /// True if sums that no accumulation rounds came out right; otherwise nothing else is told.
+    pub adds: bool,
+    /// The order of partial sums.
+    pub order: String,
+    /// Products summed in one step.
+    pub group: String,
+    /// Bits kept below the largest exponent of a step.
+    pub fraction_bits: String,
+    /// Significant bits of the accumulator.
+    pub accumulator_bits: String,
+    /// How the sum of a step is rounded.
+    pub rounding: String,
+    /// Where chains end and are added to another accumulator.
+    pub promotion: String,
+    /// Parts of a split K.
+    pub split: String,
+    /// What becomes of subnormal results.
+    pub subnormal_results: String,
+    /// What becomes of subnormal operands.
+    pub subnormal_operands: [String; 2],
+    /// Whether a model made of these parameters alone gives every answer; absent if they do not make one.
+    pub reproduced: Option<bool>,
+    /// The named models that give every answer, bit for bit.
+    pub models: Vec<String>,
+}
+
+impl FingerprintRecord {
+    /// Of a fingerprint: all of it but the number of questions.
+    pub fn of(found: &Fingerprint) -> Self {
+        let subnormals = found.subnormals;
+        Self {
+            operands: found.operands.to_owned(),
+            adds: found.adds,
+            order: found.order.to_string(),
+            group: found.group.to_string(),
+            fraction_bits: found.fraction_bits.to_string(),
+            accumulator_bits: found.accumulator_bits.to_string(),
+            rounding: found.rounding.to_string(),
+            promotion: found.promotion.to_string(),
+            split: found.split.to_string(),
+            subnormal_results: subnormals.results.name().to_owned(),
+            subnormal_operands: [subnormals.a, subnormals.b].map(|s| s.name().to_owned()),
+            reproduced: found.reproduced,
+            models: found.matches.iter().map(Match::to_string).collect(),
+        }
+    }
+
+    /// What it comes to, in words; `declared` is the model that the backend declares.
+    pub fn summary(&self, declared: Option<Model>) -> String {
+        let found = if !self.adds {
+            "sums wrong where no accumulation rounds".to_owned()
+        } else if self.models.is_empty() {
+            format!(
+                "no known model: {}; {}; fraction bits {}; accumulator bits {}",
+                self.order, self.group, self.fraction_bits, self.accumulator_bits
+            )
+        } else {
+            self.models.join(", ")
+        };
+        // However K was split: the model is of the rest.
+        let is = |found: &String, model: &Model| found.split(" (").next() == Some(model.name());
+        match declared.filter(|model| !self.models.iter().any(|found| is(found, model))) {
+            Some(model) => {
+                format!("{found}; declared is {}, which these answers contradict", model.name())
+            }
+            None => found,
+        }
+    }
 }
 
 /// Numbers of cases.
@@ -122,6 +276,9 @@ pub struct CellRecord {
     /// How accurate products were, for matrix products of backends that others judge: reported, never judged by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<Accuracy>,
+    /// The algorithms that the backend had for its products, by shape, if it said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub algorithms: Vec<AlgorithmRecord>,
 }
 
 /// One failing case.
@@ -183,4 +340,33 @@ pub struct FaultRecord {
     pub fault: Fault,
     /// How many cases it took with it.
     pub cases: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declared_model_stands_however_k_is_split() {
+        let mut found = FingerprintRecord {
+            operands: "fp8".to_owned(),
+            adds: true,
+            order: String::new(),
+            group: String::new(),
+            fraction_bits: String::new(),
+            accumulator_bits: String::new(),
+            rounding: String::new(),
+            promotion: String::new(),
+            split: String::new(),
+            subnormal_results: String::new(),
+            subnormal_operands: [String::new(), String::new()],
+            reproduced: None,
+            models: vec!["hopper-fp8 (split in 2)".to_owned()],
+        };
+        let declared = Some(Model::HopperFp8);
+        assert_eq!(found.summary(declared), "hopper-fp8 (split in 2)");
+        found.models = vec!["hopper-fp8-promote128".to_owned()];
+        let words = "hopper-fp8-promote128; declared is hopper-fp8, which these answers contradict";
+        assert_eq!(found.summary(declared), words);
+    }
 }

@@ -1,12 +1,14 @@
 //! Runs a plan against a backend and records what comes back.
 
 use crate::accuracy::Accuracy;
-use crate::ask::{Asked, Question, ask};
+use crate::algorithm::AlgorithmRecord;
+use crate::ask::{Asked, Question, ask, refused};
 use crate::backend::{Backend, Fault};
 use crate::judge::Judge;
 use crate::progress::Progress;
 use crate::record::{CellRecord, Counts, Failure, FailureKind, FaultRecord};
 use crate::selection::{CellPlan, Work};
+use crate::suite::Part;
 use mx_reference::Convention;
 use mx_vectors::plan::Batch;
 use sha2::{Digest, Sha256};
@@ -114,6 +116,7 @@ struct Outcome {
     failures: Vec<Failure>,
     faults: Vec<FaultRecord>,
     accuracy: Option<Accuracy>,
+    algorithm: Option<AlgorithmRecord>,
 }
 
 struct Queue<'a> {
@@ -159,19 +162,26 @@ impl Queue<'_> {
         work: &Work,
         index: usize,
     ) -> Result<Outcome, InternalError> {
-        let question = Question::new(work, &plan.prefix, self.options)?;
+        let (question, algorithm) = Question::to(backend, work, &plan.prefix, self.options)?;
         let mut outcome = Outcome::default();
-        if question.is_strided() && !backend.capabilities().strided {
-            // Not part of this backend's suite: its interface has no way to say strides.
-            return Ok(outcome);
-        }
-        if !backend.capabilities().covers_call(question.call()) {
-            outcome.counts.outside = work.cases();
-            return Ok(outcome);
+        match Part::of(&question, backend.capabilities()) {
+            Part::Asked => {}
+            Part::Outside => {
+                outcome.counts.outside = work.cases();
+                return Ok(outcome);
+            }
+            Part::None => return Ok(outcome),
         }
         outcome.suite = question.suite();
         let repeat = index.is_multiple_of(self.options.repeat_every);
-        match ask(backend, &question, repeat) {
+        let answer = match algorithm {
+            Ok(algorithm) => {
+                outcome.algorithm = AlgorithmRecord::of(question.call(), algorithm);
+                ask(backend, &question, repeat)
+            }
+            Err(refusal) => refused(refusal),
+        };
+        match answer {
             Ok(asked) => {
                 let wide_work = question.wide_work().filter(|_| repeat);
                 let wide = match &wide_work {
@@ -331,6 +341,7 @@ fn collect(
         let mut counts = Counts::default();
         let mut suite = Sha256::new();
         let mut accuracy: Option<Accuracy> = None;
+        let mut algorithms = BTreeSet::new();
         while let Some(((_, work), outcome)) = outcomes.next_if(|((c, _), _)| *c == cell) {
             let outcome = outcome.unwrap_or_else(|| Ok(not_run(work)))?;
             counts.add(&outcome.counts);
@@ -338,6 +349,7 @@ fn collect(
             if let Some(of) = &outcome.accuracy {
                 accuracy.get_or_insert_default().add(of);
             }
+            algorithms.extend(outcome.algorithm);
             for (class, failed) in outcome.by_class {
                 *findings.by_class.entry(class).or_default() += failed;
             }
@@ -356,6 +368,7 @@ fn collect(
             suite: crate::digest::hex(&suite.finalize()),
             counts,
             accuracy,
+            algorithms: algorithms.into_iter().collect(),
         });
     }
     Ok(findings)

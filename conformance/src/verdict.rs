@@ -40,8 +40,8 @@ pub enum Exit {
     Fault = 3,
     /// No backend established anything.
     NothingEstablished = 4,
-    /// A waiver is out of date.
-    StaleWaiver = 5,
+    /// A certificate, or a waiver, is out of date.
+    Stale = 5,
     /// A defect of mxcert itself.
     Internal = 70,
 }
@@ -70,7 +70,7 @@ impl Exit {
         Self::Usage,
         Self::NonConformant,
         Self::Fault,
-        Self::StaleWaiver,
+        Self::Stale,
         Self::NothingEstablished,
         Self::Conformant,
     ];

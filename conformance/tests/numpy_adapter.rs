@@ -84,6 +84,28 @@ fn the_gemm_template_is_conformant_and_has_a_fingerprint() {
 }
 
 #[test]
+fn the_certificate_of_the_gemm_template_has_its_fingerprint_and_is_verified() {
+    let Some(python) = python() else { return };
+    let backend = format!("cmd:{python} {}", gemm_template().display());
+    for (flag, kinds) in [(None, Some(1)), (Some("--no-fingerprint"), None)] {
+        let dir = TempDir::new().unwrap();
+        let out = dir.path().to_str().unwrap();
+        let cell = "gemm/e2m1-e2m1/mx/f32/-";
+        let mut args = vec!["certify", cell, "--backend", &backend, "--out", out];
+        args.extend(flag);
+        let (code, stdout, stderr) = mxcert(&args);
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        let path = dir.path().join("certificate-numpy-gemm-example.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let certificate: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let found = certificate["statement"]["fingerprint"].as_array();
+        assert_eq!(found.map(Vec::len), kinds, "{text}");
+        assert_eq!(stdout.contains("accumulation of mx-e2m1: "), kinds.is_some(), "{stdout}");
+        assert_eq!(mxcert(&["verify", path.to_str().unwrap()]).0, 0);
+    }
+}
+
+#[test]
 fn faults_planted_in_the_gemm_template_are_found() {
     let Some(python) = python() else { return };
     let right = std::fs::read_to_string(gemm_template()).unwrap();

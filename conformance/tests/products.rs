@@ -127,7 +127,8 @@ fn fourteen_bits(
     let Op::Gemm(g) = op else { return native::answer(op, &PROPAGATE, inputs) };
     let step = FusedDot { length: 32, fraction: 13, accumulator: &E8M13 };
     let scheme = Scheme::Chain { step, promote: None };
-    let accumulation = Accumulation { accepts: Accepts::Any, registers: None, scheme, split: 1 };
+    let (accepts, registers, split, tile) = (Accepts::Any, None, 1, 128);
+    let accumulation = Accumulation { accepts, registers, scheme, split, tile };
     let product = product(g, inputs)?;
     let shape = product.shape();
     let bits = mx_native::accumulate(&product, &accumulation, g.output.format())?;
@@ -271,6 +272,7 @@ fn models_conform_to_themselves(
         Model::HopperFp8,
         Model::HopperFp8Promote128,
         Model::Sm90MmaFp8,
+        Model::MxBlockF16Pair,
         Model::AdaBf16,
         Model::HopperBf16,
         Model::HopperF16,
@@ -295,6 +297,9 @@ fn models_conform_to_themselves(
         }
         Model::AdaBf16 | Model::HopperBf16 => {
             &["gemm/bf16-bf16/plain/f32/*g[34]-*#1?", "gemm/e4m3-e2m3/mx/f32/*"]
+        }
+        Model::MxBlockF16Pair => {
+            &["gemm/e5m2-int8/mx/f32/*g[134]-*#1?", "gemm/e2m3-e5m2/mx/bf16/*"]
         }
         Model::HopperF16 => &["gemm/f16-f16/plain/bf16/*"],
         Model::BlackwellMxf8f6f4 => {

@@ -1,13 +1,17 @@
 //! The project's own CUDA kernels as a backend.
 
 use crate::backend::{Backend, Fault, Identity, Refusal};
-use crate::capabilities::{Capabilities, Claim};
+use crate::capabilities::{Accumulate, Capabilities, Claim};
 use crate::outputs::Outputs;
+use mx_gpu::gemm::{By, Operand, Product};
+use mx_gpu::layer::{Preference, Step};
 use mx_gpu::quantize::{Arrangement, Blocks, Cast, Target};
-use mx_gpu::{Buffer, Gpu, GpuError, View, ViewMut};
+use mx_gpu::{Arch, Buffer, Gpu, GpuError, View, ViewMut};
+use mx_reference::gemm::{GemmShape, GroupAxis, Model};
+use mx_reference::grouped_layout::GroupedLayout;
 use mx_reference::pack::packed_len;
 use mx_reference::{Axis, BlockShape, Convention, Element, ScaleLayout, ScaleMode};
-use mx_vectors::op::{GroupSwizzle, Quantize};
+use mx_vectors::op::{Factor, Gemm, GroupSwizzle, Linear, Quantize};
 use mx_vectors::{Call, Data, Op, Tensor, Tensors};
 use std::ops::Range;
 
@@ -28,27 +32,37 @@ impl Cuda {
     pub fn open() -> Result<Self, GpuError> {
         let gpu = Gpu::open(0)?;
         mx_gpu::probe::compiler()?;
+        let capabilities = claims(gpu.arch());
         let identity = Identity {
             name: "cuda".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             artifact: Some(mx_gpu::program::digest()),
             device: Some(format!("{} ({})", gpu.name(), gpu.arch())),
         };
-        Ok(Self { gpu, other_way: false, identity, capabilities: claims() })
+        Ok(Self { gpu, other_way: false, identity, capabilities })
     }
 }
 
-/// What the kernels do.
-fn claims() -> Capabilities {
-    let only = |values: &[&str]| Claim::Only(values.iter().map(|&v| v.to_owned()).collect());
+/// What the kernels do. Products are claimed where their accumulation is known.
+fn claims(arch: Arch) -> Capabilities {
+    let only = |values: &[&str]| values.iter().map(|&value| value.to_owned()).collect::<Vec<_>>();
+    let mut ops = only(&["quantize", "dequantize", "pack", "swizzle", "group_swizzle"]);
     let elements = Element::ALL.map(Element::name);
     let casts = elements
         .iter()
         .flat_map(|element| ScaleMode::ALL.map(|mode| format!("{element}/{}", mode.name())));
+    let mut profiles: Vec<String> = casts.collect();
+    if matches!(arch, Arch::Sm90a | Arch::Sm100a | Arch::Sm120a) {
+        ops.extend(only(&["gemm", "grouped_gemm", "linear"]));
+        let pairs = |a| elements.iter().map(move |b| format!("{a}-{b}/mx"));
+        profiles.extend(elements.iter().flat_map(pairs));
+    }
     Capabilities {
-        ops: only(&["quantize", "dequantize", "pack", "swizzle", "group_swizzle"]),
-        profiles: Claim::Only(casts.collect()),
-        conventions: only(&["propagate", "te"]),
+        ops: Claim::Only(ops),
+        profiles: Claim::Only(profiles),
+        conventions: Claim::Only(only(&["propagate", "te"])),
+        recipes: Claim::Only(only(&["mxfp8_rceil", "mxfp8_cublas", "mxfp8_cublas_rceil"])),
+        accumulate: Some(Accumulate(Some(Model::MxBlockF16Pair))),
         ..Capabilities::default()
     }
 }
@@ -102,8 +116,16 @@ impl Input {
         Ok(Self { buffer: gpu.upload(bytes)?, len: bytes.len() })
     }
 
+    fn empty(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
+        Ok(Self { buffer: gpu.allocate(len)?, len })
+    }
+
     pub(super) fn view(&self) -> View<'_> {
         self.buffer.slice(..self.len)
+    }
+
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        self.buffer.slice_mut(..self.len)
     }
 }
 
@@ -168,6 +190,9 @@ impl Cuda {
         let on_device = |name: &str| Input::upload(gpu, input(inputs, name)?);
         match &call.op {
             Op::Quantize(q) => self.quantize(q, convention, inputs, outputs),
+            Op::Linear(l) => self.step(l, inputs, outputs),
+            Op::Gemm(g) => self.multiply(g, None, inputs, outputs),
+            Op::GroupedGemm(g) => self.multiply(&g.gemm, Some(g.axis), inputs, outputs),
             Op::Dequantize(d) => {
                 let shape = shape(input(inputs, "elements")?)?;
                 let (elements, scales) = (on_device("elements")?, on_device("scales")?);
@@ -287,5 +312,129 @@ impl Cuda {
         }
         elements.download(gpu, outputs, "elements")?;
         scales.download(gpu, outputs, "scales")
+    }
+
+    /// Multiplies with plain scales, or, every other call, with blocked ones.
+    fn multiply(
+        &self,
+        g: &Gemm,
+        groups: Option<GroupAxis>,
+        inputs: &Tensors,
+        outputs: &mut Outputs,
+    ) -> Result<(), GpuError> {
+        let (Factor::Element(a), Factor::Element(b)) = (g.a, g.b) else {
+            return Err(GpuError::Unsupported("operands must be of element formats".to_owned()));
+        };
+        let gpu = &self.gpu;
+        let (m, k) = shape(input(inputs, "a_elements")?)?;
+        let (experts, n) = match input(inputs, "b_elements")?.shape[..] {
+            [n, _] => (1, n),
+            [experts, n, _] => (experts, n),
+            ref other => {
+                let text = format!("expected B as [n, k] or [groups, n, k], got {other:?}");
+                return Err(GpuError::Unsupported(text));
+            }
+        };
+        let block_ends: Option<(GroupAxis, Vec<i32>)> = match groups {
+            None => None,
+            Some(GroupAxis::M) => Some((GroupAxis::M, ends(inputs)?.to_vec())),
+            Some(GroupAxis::K) => {
+                Some((GroupAxis::K, ends(inputs)?.iter().map(|end| end / 32).collect()))
+            }
+        };
+        let on_device = |name: &str| Input::upload(gpu, input(inputs, name)?);
+        let (a_elements, b_elements) = (on_device("a_elements")?, on_device("b_elements")?);
+        let (mut a_scales, mut b_scales) = (on_device("a_scales")?, on_device("b_scales")?);
+        let blocked = self.other_way;
+        if blocked {
+            let shapes = ((m, k / 32), (experts, n, k / 32));
+            (a_scales, b_scales) = self.block(shapes, block_ends.as_ref(), &a_scales, &b_scales)?;
+        }
+        let groups = match &block_ends {
+            None => None,
+            Some((axis, ends)) => Some(gpu.groups(*axis, ends)?),
+        };
+        let mut output = Output::upload(gpu, outputs, "output")?;
+        let (a_codes, a_bytes) = (a_elements.view(), a_scales.view());
+        let (b_codes, b_bytes) = (b_elements.view(), b_scales.view());
+        let product = Product {
+            shape: GemmShape { m, n, k },
+            a: Operand { element: a, elements: &a_codes, scales: &a_bytes, blocked },
+            b: Operand { element: b, elements: &b_codes, scales: &b_bytes, blocked },
+            groups: groups.as_ref(),
+            output: g.output.format(),
+            by: By::Halves,
+        };
+        gpu.multiply(&product, &mut output.view())?;
+        output.download(gpu, outputs, "output")
+    }
+
+    /// Both operands' scales in the layouts of their groups.
+    fn block(
+        &self,
+        ((m, blocks), (experts, n, _)): ((usize, usize), (usize, usize, usize)),
+        groups: Option<&(GroupAxis, Vec<i32>)>,
+        a: &Input,
+        b: &Input,
+    ) -> Result<(Input, Input), GpuError> {
+        let gpu = &self.gpu;
+        let tiles = |rows: usize| ScaleLayout::Blocked.len(rows, blocks).unwrap_or(0);
+        let grouped = |axis, shape, ends: &[i32]| GroupedLayout::new(axis, shape, ends);
+        let (a_len, b_len) = match groups {
+            None => (tiles(m), tiles(n)),
+            Some((GroupAxis::M, ends)) => {
+                (grouped(GroupAxis::M, (m, blocks), ends)?.len(), experts * tiles(n))
+            }
+            Some((GroupAxis::K, ends)) => (
+                grouped(GroupAxis::K, (m, blocks), ends)?.len(),
+                grouped(GroupAxis::K, (n, blocks), ends)?.len(),
+            ),
+        };
+        let (mut a_to, mut b_to) = (Input::empty(gpu, a_len)?, Input::empty(gpu, b_len)?);
+        let (a, b) = (a.view(), b.view());
+        match groups {
+            None => {
+                gpu.swizzle((m, blocks), &a, &mut a_to.view_mut())?;
+                gpu.swizzle((n, blocks), &b, &mut b_to.view_mut())?;
+            }
+            Some((axis, ends)) => {
+                gpu.swizzle_groups(*axis, (m, blocks), ends, &a, &mut a_to.view_mut())?;
+                let to = &mut b_to.view_mut();
+                match axis {
+                    GroupAxis::M => gpu.swizzle_experts((experts, n, blocks), &b, to)?,
+                    GroupAxis::K => gpu.swizzle_groups(*axis, (n, blocks), ends, &b, to)?,
+                }
+            }
+        }
+        Ok((a_to, b_to))
+    }
+
+    /// The whole step of a layer: six casts and three products.
+    fn step(&self, l: &Linear, inputs: &Tensors, outputs: &mut Outputs) -> Result<(), GpuError> {
+        if l.grouped {
+            return Err(GpuError::Unsupported("groups of tokens as a step".to_owned()));
+        }
+        let gpu = &self.gpu;
+        let config = l.config();
+        let ((m, k), (_, n)) = (shape(input(inputs, "x")?)?, shape(input(inputs, "grad_output")?)?);
+        let shape = GemmShape { m, n, k };
+        let mut step = Step::new(gpu, &config, Preference::from(config.kernel), shape, None)?;
+        let on_device = |name: &str| Input::upload(gpu, input(inputs, name)?);
+        let (x, w, g) = (on_device("x")?, on_device("w")?, on_device("grad_output")?);
+        let names = ["y", "grad_input", "grad_weight"];
+        let mut to = [
+            Output::upload(gpu, outputs, names[0])?,
+            Output::upload(gpu, outputs, names[1])?,
+            Output::upload(gpu, outputs, names[2])?,
+        ];
+        {
+            let [y, dx, dw] = &mut to;
+            let (mut y, mut dx, mut dw) = (y.view(), dx.view(), dw.view());
+            step.run([&x.view(), &w.view(), &g.view()], [&mut y, &mut dx, &mut dw])?;
+        }
+        for (output, name) in to.into_iter().zip(names) {
+            output.download(gpu, outputs, name)?;
+        }
+        Ok(())
     }
 }

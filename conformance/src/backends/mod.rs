@@ -1,5 +1,6 @@
 //! Backends, one file each, and how the command line names them.
 
+pub mod cublaslt;
 pub mod cuda;
 pub mod in_process;
 pub mod native;
@@ -11,8 +12,10 @@ pub mod process;
 use crate::backend::{Backend, Fault};
 use crate::judge::Judge;
 use crate::suggest::nearest;
+use cublaslt::Cublaslt;
 use cuda::Cuda;
 use in_process::InProcess;
+use mx_gpu::cublaslt::Mode;
 use mx_gpu::{GpuError, Probe};
 use process::Process;
 use std::fmt;
@@ -28,6 +31,8 @@ pub enum Spec {
     Native,
     /// The project's own CUDA kernels, on the first device.
     Cuda,
+    /// A mode of NVIDIA's cuBLASLt, on the first device; without one all of its modes.
+    Cublaslt(Option<Mode>),
     /// A program that speaks the adapter protocol.
     Command(String),
     /// One that mxcert knows of and this build does not have.
@@ -53,7 +58,7 @@ impl fmt::Debug for Opened {
 
 /// A name that is no backend.
 #[derive(Debug, thiserror::Error)]
-#[error("`{name}` is not a backend{}; backends are reference, native, cuda and cmd:COMMAND", nearest(.name, &Spec::NAMES))]
+#[error("`{name}` is not a backend{}; backends are reference, native, cuda, cublaslt, cublaslt:MODE and cmd:COMMAND", Spec::suggestion(.name))]
 pub struct SpecError {
     name: String,
 }
@@ -71,7 +76,27 @@ impl Spec {
         if probe.kernels().is_none() {
             found.push(Self::Cuda);
         }
+        if probe.products().is_none() {
+            found.push(Self::Cublaslt(None));
+        }
         found
+    }
+
+    /// The backends that it stands for.
+    pub fn each(self) -> Vec<Self> {
+        match self {
+            Self::Cublaslt(None) => {
+                Mode::ALL.into_iter().map(|mode| Self::Cublaslt(Some(mode))).collect()
+            }
+            one => vec![one],
+        }
+    }
+
+    fn suggestion(name: &str) -> String {
+        let modes = Mode::ALL.map(|mode| Self::Cublaslt(Some(mode)).to_string());
+        let names: Vec<&str> =
+            Self::NAMES.into_iter().chain(modes.iter().map(String::as_str)).collect();
+        nearest(name, &names)
     }
 
     /// Whose answers it is compared with: never its own.
@@ -79,7 +104,7 @@ impl Spec {
         match self {
             Self::Reference => Judge::Oracle,
             Self::Native => Judge::Reference,
-            Self::Cuda | Self::Command(_) | Self::Absent(_) => Judge::Native,
+            Self::Cuda | Self::Cublaslt(_) | Self::Command(_) | Self::Absent(_) => Judge::Native,
         }
     }
 
@@ -95,6 +120,14 @@ impl Spec {
                 Ok(cuda) => Box::new(cuda),
                 Err(error) => return self.absent(error),
             },
+            Self::Cublaslt(Some(mode)) => match Cublaslt::open(*mode) {
+                Ok(mode) => Box::new(mode),
+                Err(error) => return self.absent(error),
+            },
+            Self::Cublaslt(None) => {
+                let modes = Mode::ALL.map(|mode| mode.name).join(", ");
+                return Ok(Opened::Absent(format!("name one mode, as in cublaslt:fp8: {modes}")));
+            }
             Self::Command(command) => Box::new(Process::start(command, timeout)?),
             Self::Absent(_) => {
                 return Ok(Opened::Absent("not present in this build of mxcert".to_owned()));
@@ -102,10 +135,11 @@ impl Spec {
         }))
     }
 
-    /// A device that is not here is absent; one that is here and does not open is at fault.
+    /// A device that is not here, or has nothing of this kind, is absent; one that is here and does not open is at fault.
     fn absent(&self, error: GpuError) -> Result<Opened, Fault> {
         match error {
             GpuError::Missing(missing) => Ok(Opened::Absent(missing.to_string())),
+            GpuError::Unsupported(reason) => Ok(Opened::Absent(reason)),
             error => Err(Fault::Start { command: self.to_string(), reason: error.to_string() }),
         }
     }
@@ -119,6 +153,9 @@ impl FromStr for Spec {
             Some(("cmd", command)) if !command.trim().is_empty() => {
                 Ok(Self::Command(command.to_owned()))
             }
+            Some(("cublaslt", mode)) => Mode::from_name(mode)
+                .map(|mode| Self::Cublaslt(Some(mode)))
+                .ok_or_else(|| SpecError { name: text.to_owned() }),
             Some((kind, _)) if Self::ABSENT_KINDS.contains(&kind) => {
                 Ok(Self::Absent(text.to_owned()))
             }
@@ -126,7 +163,7 @@ impl FromStr for Spec {
                 "reference" => Ok(Self::Reference),
                 "native" => Ok(Self::Native),
                 "cuda" => Ok(Self::Cuda),
-                "cublaslt" => Ok(Self::Absent(text.to_owned())),
+                "cublaslt" => Ok(Self::Cublaslt(None)),
                 _ => Err(SpecError { name: text.to_owned() }),
             },
         }
@@ -139,6 +176,8 @@ impl fmt::Display for Spec {
             Self::Reference => f.write_str("reference"),
             Self::Native => f.write_str("native"),
             Self::Cuda => f.write_str("cuda"),
+            Self::Cublaslt(None) => f.write_str("cublaslt"),
+            Self::Cublaslt(Some(mode)) => write!(f, "cublaslt:{mode}"),
             Self::Command(command) => write!(f, "cmd:{command}"),
             Self::Absent(name) => f.write_str(name),
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// claims to implement them.
 ///
 /// Exit codes: 0 conformant, 1 non-conformant, 2 usage, 3 a backend crashed, timed out, answered error or broke the
-/// protocol, 4 nothing established, 5 stale waiver, 70 internal.
+/// protocol, 4 nothing established, 5 stale certificate, 70 internal.
 #[derive(Debug, Parser)]
 #[command(name = "mxcert", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -43,6 +43,16 @@ pub(crate) enum Command {
     Fingerprint(super::fingerprint::FingerprintArgs),
     /// Run one case against one backend and show everything.
     Repro(ReproArgs),
+    /// Check certificates without their backends: digest, consistency, and whether their suites are those of this mxcert.
+    ///
+    /// Exit codes: 0 it holds, is conformant and current; 1 it does not hold, or is non-conformant; 2 it cannot be read or is no
+    /// certificate; 4 it establishes nothing; 5 it is stale. A digest is no signature: take certificates from whom you trust.
+    Verify(super::verify::VerifyArgs),
+    /// Measure casts, products and training steps on the first GPU, beside a copy and beside bf16.
+    ///
+    /// Casts count bytes as torchao's `cast_bench` does, and stand beside a copy of as many bytes measured in the same run; products and
+    /// layers (six casts, three products) stand beside cuBLASLt in bf16, layers also beside what the roofline allows.
+    Bench(super::bench::BenchArgs),
     /// Estimate the least time of a linear layer's training step on a GPU, in MX and in bf16.
     ///
     /// Three GEMMs, and in MX the casts before them, each at the longest of its arithmetic, its memory traffic and a floor,
@@ -59,7 +69,7 @@ pub(crate) struct CertifyArgs {
     /// Which cases: globs over ids such as `quantize/e4m3/*/bf16/row/ties#12`, in which `*` crosses `/`.
     #[arg(value_name = "FILTER", value_parser = filter)]
     pub(crate) filters: Vec<Filter>,
-    /// reference, native or cmd:COMMAND; may be given more than once [default: every backend found here]
+    /// reference, native, cuda, cublaslt (all of its modes), cublaslt:MODE or cmd:COMMAND; may be given more than once [default: every backend found here]
     #[arg(long = "backend", value_name = "B")]
     pub(crate) backends: Vec<Spec>,
     /// The convention that backends are held to.
@@ -77,6 +87,9 @@ pub(crate) struct CertifyArgs {
     /// Threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
+    /// Do not ask how products accumulate (`mxcert fingerprint`); no verdict depends on it.
+    #[arg(long)]
+    pub(crate) no_fingerprint: bool,
     /// Write the run record as JSON; `-` is standard output.
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,

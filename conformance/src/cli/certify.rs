@@ -41,12 +41,16 @@ pub(super) fn run(args: CertifyArgs) -> anyhow::Result<Exit> {
     };
     rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("starting threads")?;
     let request = Request {
-        backends: if args.backends.is_empty() { Spec::found() } else { args.backends },
+        backends: if args.backends.is_empty() { Spec::found() } else { args.backends }
+            .into_iter()
+            .flat_map(Spec::each)
+            .collect(),
         convention: args.convention,
         level: args.level,
         filters: args.filters,
         timeout: args.timeout,
         jobs,
+        fingerprint: !args.no_fingerprint,
         progress: true,
     };
     let run = certify(&request)?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Arguments of `fingerprint`.
 #[derive(Debug, Args)]
 pub(crate) struct FingerprintArgs {
-    /// reference, native or cmd:COMMAND.
+    /// reference, native, cuda, cublaslt:MODE or cmd:COMMAND.
     #[arg(long, value_name = "B")]
     backend: Spec,
     /// Kinds of operands: fp8, bf16, f16, mx-e4m3 ... mx-int8, nvfp4 [default: every kind that the backend claims]

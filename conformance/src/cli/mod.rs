@@ -1,6 +1,7 @@
 //! The command line: what was asked, carried out by the library, and an exit code.
 
 pub(crate) mod args;
+mod bench;
 mod certify;
 mod explain;
 mod fingerprint;
@@ -10,6 +11,7 @@ mod list;
 mod repro;
 mod roofline;
 mod vectors;
+mod verify;
 
 use crate::usage_error::UsageError;
 use args::{Cli, Command};
@@ -29,6 +31,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Explain(args) => explain::run(&args),
         Command::Repro(args) => repro::run(&args),
         Command::Fingerprint(args) => fingerprint::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Roofline(args) => roofline::run(&args),
     }
 }

@@ -3,7 +3,7 @@
 use super::args::ReproArgs;
 use super::certify::print;
 use super::usage;
-use mx_conformance::ask::{Question, ask};
+use mx_conformance::ask::{Question, ask, refused};
 use mx_conformance::backend::Backend;
 use mx_conformance::backends::Opened;
 use mx_conformance::capabilities::Capabilities;
@@ -38,7 +38,8 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
         bisect_for: args.timeout,
     };
     let mut text = String::new();
-    let question = Question::new(&cell.works[0], &cell.prefix, options)?;
+    let (question, algorithm) =
+        Question::to(backend.as_mut(), &cell.works[0], &cell.prefix, options)?;
     writeln!(text, "{}", question.id(0))?;
     if let Work::Blocks(batch) = &cell.works[0] {
         let q = batch.op;
@@ -56,7 +57,16 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
         writeln!(text, "outside what {} claims", args.backend)?;
         (Verdict::NotEstablished, Exit::NothingEstablished)
     } else {
-        match ask(backend.as_mut(), &question, true) {
+        let answer = match algorithm {
+            Ok(algorithm) => {
+                if let Some(name) = &algorithm.name {
+                    writeln!(text, "  {name}")?;
+                }
+                ask(backend.as_mut(), &question, true)
+            }
+            Err(refusal) => refused(refusal),
+        };
+        match answer {
             Ok(asked) if asked.is_clean() => match wide(backend.as_mut(), &question)? {
                 None => (Verdict::Conformant, Exit::Conformant),
                 Some(failure) => {

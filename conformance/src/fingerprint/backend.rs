@@ -1,6 +1,7 @@
 //! Fingerprints of backends: a plain product, asked through the same interface as every case.
 
 use super::{Fingerprint, Operands, Options, PlainGemm, fingerprint};
+use crate::algorithm::Algorithm;
 use crate::backend::{Backend, Refusal};
 use crate::capabilities::Capabilities;
 use crate::outputs::Outputs;
@@ -23,8 +24,8 @@ fn product(operands: Operands, claims: &Capabilities) -> op::Gemm {
         Operands::Nvfp4 => (Factor::Element(Element::E2m1), Scaling::Nvfp4),
     };
     let accumulate = claims.accumulate.and_then(|accumulate| accumulate.0);
-    let output = Float::F32;
-    op::Gemm { a: factor, b: factor, scaling, output, accumulate, test: Test::Exact }
+    let (a, b, output, split) = (factor, factor, Float::F32, op::Split::NONE);
+    op::Gemm { a, b, scaling, output, accumulate, split, test: Test::Exact }
 }
 
 /// The kinds of operands whose products to f32 a backend claims.
@@ -58,6 +59,26 @@ impl PlainGemm for Asked<'_> {
     type Error = Refusal;
 
     fn multiply(&mut self, gemm: &Gemm<'_>) -> Result<Vec<u32>, Refusal> {
+        let GemmShape { m, n, .. } = gemm.shape();
+        let call = self.call(gemm);
+        let like = Tensor { shape: vec![m, n], data: Data::U32(vec![0; m * n]) };
+        let like = Tensors::from([("output".to_owned(), like)]);
+        let mut outputs = Outputs::poisoned(&like, POISON);
+        self.backend.execute(&call, &PROPAGATE, &mut outputs)?;
+        match outputs.into_tensors().remove("output").map(|tensor| tensor.data) {
+            Some(Data::U32(bits)) => Ok(bits),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn split(&mut self, gemm: &Gemm<'_>) -> Result<Option<op::Split>, Refusal> {
+        let said = self.backend.algorithm(&self.call(gemm))?.within(gemm.shape().k);
+        Ok((said != Algorithm::default()).then_some(said.split))
+    }
+}
+
+impl Asked<'_> {
+    fn call(&self, gemm: &Gemm<'_>) -> Call {
         let GemmShape { m, n, k } = gemm.shape();
         let mut inputs = Tensors::new();
         let [a, b] = gemm.operands();
@@ -67,15 +88,7 @@ impl PlainGemm for Asked<'_> {
             let data = Data::U32(vec![1f32.to_bits(); 2]);
             inputs.insert("tensor_scale".to_owned(), Tensor { shape: vec![2], data });
         }
-        let call = Call { op: Op::Gemm(self.op), inputs };
-        let like = Tensor { shape: vec![m, n], data: Data::U32(vec![0; m * n]) };
-        let like = Tensors::from([("output".to_owned(), like)]);
-        let mut outputs = Outputs::poisoned(&like, POISON);
-        self.backend.execute(&call, &PROPAGATE, &mut outputs)?;
-        match outputs.into_tensors().remove("output").map(|tensor| tensor.data) {
-            Some(Data::U32(bits)) => Ok(bits),
-            _ => Ok(Vec::new()),
-        }
+        Call { op: Op::Gemm(self.op), inputs }
     }
 }
 

@@ -4,6 +4,7 @@ use super::palette::Palette;
 use super::probe::{Probe, Row, Sheet};
 use super::{Operands, Options, PlainGemm};
 use mx_reference::gemm::{BlockScales, Codes, Gemm, GemmShape, Operand};
+use mx_vectors::op::Split;
 
 /// The length of contractions for everything that a few steps show.
 const SHORT: usize = 128;
@@ -71,6 +72,8 @@ pub(super) struct Product {
     shape: GemmShape,
     a: Side,
     b: Side,
+    /// How K was split, if that was said.
+    pub(super) split: Option<Split>,
     /// The outputs that are looked at, and their bits where the answer had them.
     pub(super) used: Vec<(usize, usize, Option<u32>)>,
 }
@@ -172,12 +175,14 @@ impl<'g, G: PlainGemm> Lab<'g, G> {
         b: Side,
         pairs: Vec<(usize, usize)>,
     ) -> Result<Vec<Option<u32>>, G::Error> {
-        let mut product = Product { shape, a, b, used: Vec::new() };
+        let mut product = Product { shape, a, b, split: None, used: Vec::new() };
         let Some(gemm) = product.gemm(self.palette.operands) else {
             return Ok(vec![None; pairs.len()]);
         };
+        let split = self.gemm.split(&gemm)?;
         let d = self.gemm.multiply(&gemm)?;
         let bits: Vec<_> = pairs.iter().map(|&(i, j)| d.get(i * shape.n + j).copied()).collect();
+        product.split = split;
         product.used = pairs.into_iter().zip(&bits).map(|((i, j), &bits)| (i, j, bits)).collect();
         self.record.push(product);
         Ok(bits)

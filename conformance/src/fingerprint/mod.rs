@@ -37,6 +37,7 @@ pub use report::{
 
 use lab::Lab;
 use mx_reference::gemm::Gemm;
+use mx_vectors::op;
 
 /// A matrix product under test: D = A·Bᵀ with f32 output, without C and without tensor scales.
 pub trait PlainGemm {
@@ -48,6 +49,15 @@ pub trait PlainGemm {
     /// # Errors
     /// Whatever keeps it from answering; the fingerprint stops there.
     fn multiply(&mut self, gemm: &Gemm<'_>) -> Result<Vec<u32>, Self::Error>;
+
+    /// How K of a product is split, by whoever multiplies and says so. Splits that depend on the shape are no part of a model: with
+    /// them said, models are replayed as each product has it.
+    ///
+    /// # Errors
+    /// As [`PlainGemm::multiply`].
+    fn split(&mut self, _gemm: &Gemm<'_>) -> Result<Option<op::Split>, Self::Error> {
+        Ok(None)
+    }
 }
 
 /// Which products a fingerprint may ask for.

@@ -21,7 +21,9 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
     record.sort_by_key(|product| product.cost());
     let gives = |accumulation: &Accumulation| replays(&record, operands, accumulation);
     let mut named = Vec::new();
-    let splits: &[usize] = if matches!(found.split, Split::Parts(_)) { &SPLITS } else { &[1] };
+    let said = record.iter().any(|product| product.split.is_some());
+    let seen = matches!(found.split, Split::Parts(_)) && !said;
+    let splits: &[usize] = if seen { &SPLITS } else { &[1] };
     for model in Model::ALL {
         for &split in splits {
             let accumulation = Accumulation { split, ..model.accumulation() };
@@ -38,7 +40,8 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
         found.order = Order::Unknown;
         (found.promotion, found.split) = (Promotion::Unknown, Split::Unknown);
     }
-    let candidates = candidates(operands, found);
+    let splits = if said { vec![1] } else { splits_of(found) };
+    let candidates = candidates(operands, found, &splits);
     if candidates.is_empty() {
         return;
     }
@@ -54,10 +57,16 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
     }
 }
 
-/// True if the accumulation takes all operands and gives all answers; any NaN stands for any other.
+/// True if the accumulation takes all operands and gives all answers, K split as each product has it where that was said; any NaN
+/// stands for any other.
 fn replays(record: &[&Product], operands: Operands, accumulation: &Accumulation) -> bool {
     record.iter().all(|product| {
         let Some(gemm) = product.gemm(operands) else { return false };
+        let accumulation = &product.split.map_or(*accumulation, |said| Accumulation {
+            split: said.parts as usize,
+            tile: said.tile as usize,
+            ..*accumulation
+        });
         let columns: BTreeSet<usize> = product.used.iter().map(|&(_, j, _)| j).collect();
         columns.into_iter().all(|column| {
             let Ok(rows) = gemm.accumulated(accumulation, &F32, column..column + 1) else {
@@ -77,6 +86,7 @@ fn replays(record: &[&Product], operands: Operands, accumulation: &Accumulation)
 fn candidates(
     operands: Operands,
     found: &Fingerprint,
+    splits: &[usize],
 ) -> Vec<(&'static Format, Vec<Accumulation>)> {
     let accumulators: &[&'static Format] = match found.accumulator_bits {
         Bits::Exactly(24) => &[&F32],
@@ -88,10 +98,10 @@ fn candidates(
     // Registers matter where their format has more small normal numbers than the elements'.
     let registers: &[Option<&'static Format>] = match operands {
         Operands::Fp8 => &[None, Some(&F16)],
-        Operands::Mx(_) | Operands::Nvfp4 => &[None, Some(&BF16)],
+        Operands::Mx(_) => &[None, Some(&BF16), Some(&F16)],
+        Operands::Nvfp4 => &[None, Some(&BF16)],
         Operands::Bf16 | Operands::F16 => &[None],
     };
-    let splits = splits(found);
     let of = |accumulator| {
         let scheme = scheme(found, accumulator)?;
         let all = registers.iter().flat_map(|&registers| {
@@ -100,6 +110,7 @@ fn candidates(
                 registers,
                 scheme,
                 split,
+                tile: TILE,
             })
         });
         Some((accumulator, all.collect()))
@@ -145,7 +156,7 @@ fn scheme(found: &Fingerprint, accumulator: &'static Format) -> Option<Scheme> {
 }
 
 /// The numbers of parts that give the parts that were found.
-fn splits(found: &Fingerprint) -> Vec<usize> {
+fn splits_of(found: &Fingerprint) -> Vec<usize> {
     match &found.split {
         Split::Unknown => Vec::new(),
         Split::None => vec![1],

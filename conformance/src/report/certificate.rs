@@ -1,8 +1,11 @@
 //! Certificates: JSON statements with a deterministic body, from which any machine computes the same digest.
+//!
+//! A digest finds what was changed; it is no signature, and whoever changes a statement can compute another.
 
+use crate::algorithm::AlgorithmRecord;
 use crate::backend::Identity;
 use crate::digest;
-use crate::record::{BackendRecord, CellRecord};
+use crate::record::{BackendRecord, CellRecord, Claims, FingerprintRecord};
 use crate::verdict::Verdict;
 use mx_reference::Convention;
 use mx_vectors::Level;
@@ -10,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The name and version of this format.
-pub const SCHEMA: &str = "mxcert-certificate/1";
+pub const SCHEMA: &str = "mxcert-certificate/2";
 
 /// A certificate: a statement and its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +35,8 @@ pub struct Statement {
     pub mxcert: String,
     /// The backend, its artifact digest included; absent if it never said who it is.
     pub backend: Option<Identity>,
+    /// What it claims, which decides what it is asked; absent if it never said.
+    pub claims: Option<Claims>,
     /// The convention.
     pub convention: String,
     /// The level.
@@ -40,6 +45,9 @@ pub struct Statement {
     pub verdict: Verdict,
     /// Every cell with its own suite digest, so that a new vector class makes stale only what it touches.
     pub cells: Vec<Cell>,
+    /// How products accumulate, for backends whose products were asked and answered: reported, no part of the verdict.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fingerprint: Vec<FingerprintRecord>,
 }
 
 /// One certified cell.
@@ -62,6 +70,9 @@ pub struct Cell {
     pub faulted: u64,
     /// Cases whose shapes lie outside what the backend claims.
     pub outside: u64,
+    /// The shapes whose K the backend split, on which right answers of declared models depend.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<AlgorithmRecord>,
 }
 
 impl Statement {
@@ -76,14 +87,17 @@ impl Statement {
             failed: cell.counts.failed,
             faulted: cell.counts.faulted + cell.counts.not_run,
             outside: cell.counts.outside,
+            splits: cell.algorithms.iter().filter_map(AlgorithmRecord::split).collect(),
         };
         Self {
             mxcert: env!("CARGO_PKG_VERSION").to_owned(),
             backend: backend.identity.clone(),
+            claims: backend.claims.clone(),
             convention: convention.name.to_owned(),
             level: level.name().to_owned(),
             verdict: backend.verdict,
             cells: backend.cells.iter().map(cell).collect(),
+            fingerprint: backend.fingerprint.clone(),
         }
     }
 

@@ -45,6 +45,7 @@ fn section(backend: &BackendRecord) -> Markup {
         @if let Some(identity) = &backend.identity {
             p { (identity.name) " " (identity.version) ", digest " code { (backend.digest) } }
         }
+        @for line in backend.accumulations() { p { (line) } }
         @for fault in &backend.faults {
             p { "Fault at " code { (fault.id.as_deref().unwrap_or("start")) } ": " (fault.fault) }
         }

@@ -12,7 +12,7 @@ pub fn render(run: &RunRecord) -> String {
 }
 
 /// Text that cannot break out of a table cell.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;")
 }
 
@@ -35,7 +35,10 @@ fn write_run(text: &mut String, run: &RunRecord) -> std::fmt::Result {
     }
     for backend in run.backends.iter().filter(|backend| !backend.cells.is_empty()) {
         writeln!(text, "\n<details><summary>{}</summary>\n", cell(&backend.spec))?;
-        writeln!(text, "| cell | verdict | passed | failed | complete |\n|---|---|---|---|---|")?;
+        for line in backend.accumulations() {
+            writeln!(text, "- {}", cell(&line))?;
+        }
+        writeln!(text, "\n| cell | verdict | passed | failed | complete |\n|---|---|---|---|---|")?;
         for record in &backend.cells {
             let complete = if record.complete { "yes" } else { "in part" };
             writeln!(

@@ -4,4 +4,10 @@ pub mod certificate;
 pub mod html;
 pub mod junit;
 pub mod markdown;
+pub mod table;
 pub mod text;
+
+/// A stranger's words as one line of a report, without control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

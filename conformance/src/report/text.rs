@@ -71,6 +71,9 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
     }
     writeln!(text, "  judged by {}, digest {}", backend.judge, &backend.digest[..16])?;
     render_accuracy(text, backend)?;
+    for line in backend.accumulations() {
+        writeln!(text, "  {line}")?;
+    }
     for fault in backend.faults.iter().take(SHOWN) {
         let id = fault.id.as_deref().unwrap_or("start");
         let together =

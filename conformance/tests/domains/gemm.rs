@@ -456,6 +456,7 @@ fn operands(model: Model) -> [Kind; 2] {
         Model::F32Pairwise => [Kind::Bf16, Kind::Mx(Element::E3m2)],
         Model::AdaBf16 | Model::HopperBf16 => [Kind::Bf16, Kind::Mx(Element::E4m3)],
         Model::HopperF16 => [Kind::F16, Kind::F16],
+        Model::MxBlockF16Pair => [Kind::Mx(Element::E5m2), Kind::Mx(Element::Int8)],
         Model::BlackwellMxf8f6f4 => [Kind::Mx(Element::E5m2), Kind::Mx(Element::E2m3)],
         Model::BlackwellMxf4 => [Kind::Mx(Element::E2m1); 2],
         Model::BlackwellMxf4nvf4 => [Kind::Nvfp4; 2],

@@ -38,7 +38,8 @@ pub(crate) fn of_function(operands: Operands, f: impl FnMut(&Gemm<'_>) -> Vec<u3
 }
 
 pub(crate) fn of(scheme: Scheme, split: usize, operands: Operands) -> Fingerprint {
-    let accumulation = Accumulation { accepts: Accepts::Any, registers: None, scheme, split };
+    let (accepts, registers, tile) = (Accepts::Any, None, 128);
+    let accumulation = Accumulation { accepts, registers, scheme, split, tile };
     fingerprint(&mut Closed(accumulation), operands, OPTIONS).expect("takes any operands")
 }
 

@@ -6,7 +6,7 @@ mod strangers;
 
 use boxes::{Closed, OPTIONS, every, expected, fused, names, of, step};
 use mx_conformance::fingerprint::{
-    Bits, Operands, Options, Order, Split, Subnormal, SumRounding, fingerprint,
+    Bits, Operands, Options, Order, Promotion, Split, Subnormal, SumRounding, fingerprint,
 };
 use mx_reference::Element;
 use mx_reference::format::F32;
@@ -14,15 +14,15 @@ use mx_reference::gemm::{Accepts, Accumulation, E8M13, Model, Scheme};
 use rstest::rstest;
 
 #[rstest]
-#[case(Operands::Fp8, 11)]
+#[case(Operands::Fp8, 12)]
 #[case(Operands::Bf16, 5)]
 #[case(Operands::F16, 4)]
-#[case(Operands::Mx(Element::E4m3), 6)]
-#[case(Operands::Mx(Element::E5m2), 6)]
-#[case(Operands::Mx(Element::E3m2), 6)]
-#[case(Operands::Mx(Element::E2m3), 6)]
-#[case(Operands::Mx(Element::E2m1), 8)]
-#[case(Operands::Mx(Element::Int8), 5)]
+#[case(Operands::Mx(Element::E4m3), 7)]
+#[case(Operands::Mx(Element::E5m2), 7)]
+#[case(Operands::Mx(Element::E3m2), 7)]
+#[case(Operands::Mx(Element::E2m3), 7)]
+#[case(Operands::Mx(Element::E2m1), 9)]
+#[case(Operands::Mx(Element::Int8), 6)]
 #[case(Operands::Nvfp4, 7)]
 fn every_model_gives_itself_back(#[case] operands: Operands, #[case] models: usize) {
     let mut told = 0;
@@ -34,6 +34,15 @@ fn every_model_gives_itself_back(#[case] operands: Operands, #[case] models: usi
         told += 1;
         let (order, group, fraction, bits, rounding, promotion) = expected(accumulation.scheme);
         let name = model.name();
+        assert!(names(&found).iter().any(|found| found == name), "{found}");
+        if let (Model::MxBlockF16Pair, Operands::Mx(element)) = (model, operands)
+            && !matches!(element, Element::E4m3 | Element::E5m2)
+        {
+            // Nothing is cut within 32 products of narrow formats, so that nobody sees that they are summed in halves.
+            let seen = (found.group, found.rounding, found.promotion);
+            assert_eq!(seen, (fused(32), SumRounding::NearestEven, Promotion::None), "{found}");
+            continue;
+        }
         assert!(found.adds, "{name}");
         assert_eq!(found.order, order, "{name}");
         assert_eq!(found.group, group, "{name}");
@@ -53,7 +62,6 @@ fn every_model_gives_itself_back(#[case] operands: Operands, #[case] models: usi
         let kept = if small { Subnormal::Kept } else { Subnormal::NotSeen };
         assert_eq!(found.subnormals.results, kept, "{name}");
         assert_eq!(found.reproduced, Some(true), "{name}");
-        assert!(names(&found).iter().any(|found| found == name), "{found}");
         // A second name is another model of the same numbers.
         for other in &found.matches {
             let other = Model::from_name(other.model).unwrap().accumulation();
@@ -119,6 +127,7 @@ fn halves_of_other_widths(#[values(23, 24, 26)] fraction: u32) {
 #[case(Model::HopperFp8, Operands::Fp8)]
 #[case(Model::HopperFp8Promote128, Operands::Fp8)]
 #[case(Model::Sm90MmaFp8, Operands::Fp8)]
+#[case(Model::MxBlockF16Pair, Operands::Mx(Element::E5m2))]
 #[case(Model::HopperBf16, Operands::Bf16)]
 #[case(Model::F32Sequential, Operands::Bf16)]
 #[case(Model::BlackwellMxf8f6f4, Operands::Mx(Element::E4m3))]
@@ -139,7 +148,12 @@ fn splits(#[case] model: Model, #[case] operands: Operands) {
         assert_eq!((found.order, found.group), (order, group), "{found}");
         assert_eq!(found.promotion, promotion, "{found}");
         assert_eq!(found.reproduced, Some(true), "{found}");
-        assert_eq!(names(&found), [format!("{} (split in {split})", model.name())]);
+        assert!(names(&found).contains(&format!("{} (split in {split})", model.name())), "{found}");
+        // A second name is another model of the same numbers.
+        for other in &found.matches {
+            let scheme = Model::from_name(other.model).unwrap().accumulation().scheme;
+            assert_eq!((scheme, other.split), (model.accumulation().scheme, split), "{found}");
+        }
     }
 }
 
@@ -147,7 +161,8 @@ fn splits(#[case] model: Model, #[case] operands: Operands) {
 #[test]
 fn a_part_that_ends_within_a_promotion() {
     let scheme = Scheme::Chain { step: step(32, 13, &E8M13), promote: Some(256) };
-    let closed = Accumulation { accepts: Accepts::Fp8, registers: None, scheme, split: 3 };
+    let (accepts, registers, split, tile) = (Accepts::Fp8, None, 3, 128);
+    let closed = Accumulation { accepts, registers, scheme, split, tile };
     for k in [2048, 4096] {
         let options = Options { k, ..OPTIONS };
         let found = fingerprint(&mut Closed(closed), Operands::Fp8, options).unwrap();
