@@ -298,9 +298,7 @@ fn models_conform_to_themselves(
         Model::AdaBf16 | Model::HopperBf16 => {
             &["gemm/bf16-bf16/plain/f32/*g[34]-*#1?", "gemm/e4m3-e2m3/mx/f32/*"]
         }
-        Model::MxBlockF16Pair => {
-            &["gemm/e5m2-int8/mx/f32/*g[134]-*", "gemm/e2m3-e5m2/mx/bf16/*"]
-        }
+        Model::MxBlockF16Pair => &["gemm/e5m2-int8/mx/f32/*g[134]-*", "gemm/e2m3-e5m2/mx/bf16/*"],
         Model::HopperF16 => &["gemm/f16-f16/plain/bf16/*"],
         Model::BlackwellMxf8f6f4 => {
             &["gemm/e5m2-e5m2/mx/f32/*g[134]-*#1?", "gemm/e3m2-e2m1/mx/bf16/*"]
