@@ -148,12 +148,12 @@ impl Model {
     /// How well it is known.
     pub const fn standing(self) -> Standing {
         match self {
+            Self::MxBlockF16Pair => Standing::Unverified,
             Self::Exact | Self::F32Sequential | Self::F32Pairwise => Standing::Definition,
             Self::AdaFp8
             | Self::HopperFp8
             | Self::HopperFp8Promote128
             | Self::Sm90MmaFp8
-            | Self::MxBlockF16Pair
             | Self::AdaBf16
             | Self::HopperBf16
             | Self::HopperF16 => Standing::Replayed,
@@ -185,7 +185,7 @@ impl Model {
                 "arXiv 2512.07004; replayed on its recordings of mma.sync m16n8k8 on Ada"
             }
             Self::MxBlockF16Pair => {
-                "gpu/kernels/gemm.cu of this project; replayed on recordings of an H200, every pair of MX formats"
+                "gpu/kernels/gemm.cu of this project; asked bit for bit in its certificate of an H200, no raw outputs recorded"
             }
             Self::HopperBf16 | Self::HopperF16 => {
                 "arXiv 2512.07004; replayed on its recordings of mma.sync m16n8k16 on H100, H200 and B200; wgmma and tcgen05 by MMA-Sim"
