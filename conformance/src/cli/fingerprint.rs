@@ -5,7 +5,8 @@ use super::usage;
 use clap::Args;
 use mx_conformance::backend::Refusal;
 use mx_conformance::backends::{Opened, Spec};
-use mx_conformance::fingerprint::{Operands, claimed, fingerprint_of};
+use mx_conformance::capabilities::Capabilities;
+use mx_conformance::fingerprint::{Operands, askable, claimed, fingerprint_of};
 use mx_conformance::progress::say;
 use mx_conformance::suggest::nearest;
 use mx_conformance::verdict::Exit;
@@ -39,6 +40,14 @@ fn operands(text: &str) -> Result<Operands, String> {
     })
 }
 
+/// What is claimed; where that is nothing, what can be asked.
+fn default_kinds(claims: &Capabilities) -> Vec<Operands> {
+    match claimed(claims) {
+        none if none.is_empty() => askable(claims),
+        kinds => kinds,
+    }
+}
+
 pub(super) fn run(args: &FingerprintArgs) -> anyhow::Result<Exit> {
     let mut backend = match args.backend.open(args.timeout) {
         Ok(Opened::Ready(backend)) => backend,
@@ -51,9 +60,9 @@ pub(super) fn run(args: &FingerprintArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Fault);
         }
     };
-    let claims = claimed(backend.capabilities());
-    if let Some(other) = args.operands.iter().find(|kind| !claims.contains(kind)) {
-        let names: Vec<&str> = claims.iter().map(|kind| kind.name()).collect();
+    let askable = askable(backend.capabilities());
+    if let Some(other) = args.operands.iter().find(|kind| !askable.contains(kind)) {
+        let names: Vec<&str> = askable.iter().map(|kind| kind.name()).collect();
         return Err(usage(format!(
             "{} does not claim products of {} to f32; it claims {}",
             args.backend,
@@ -61,7 +70,10 @@ pub(super) fn run(args: &FingerprintArgs) -> anyhow::Result<Exit> {
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         )));
     }
-    let kinds = if args.operands.is_empty() { claims } else { args.operands.clone() };
+    let kinds = match &args.operands[..] {
+        [] => default_kinds(backend.capabilities()),
+        given => given.to_vec(),
+    };
     if kinds.is_empty() {
         print(&format!("{} claims no matrix product to f32\n", args.backend))?;
         return Ok(Exit::NothingEstablished);

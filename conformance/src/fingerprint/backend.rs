@@ -7,7 +7,7 @@ use crate::capabilities::Capabilities;
 use crate::outputs::Outputs;
 use mx_reference::Element;
 use mx_reference::convention::PROPAGATE;
-use mx_reference::gemm::{Codes, Gemm, GemmShape, Operand};
+use mx_reference::gemm::{Codes, Gemm, GemmShape, Model, Operand};
 use mx_vectors::op::{self, Factor, Scaling, Test};
 use mx_vectors::{Call, Data, Float, Op, Tensor, Tensors};
 
@@ -32,6 +32,18 @@ fn product(operands: Operands, claims: &Capabilities) -> op::Gemm {
 pub fn claimed(claims: &Capabilities) -> Vec<Operands> {
     let mut kinds = Operands::ALL.to_vec();
     kinds.retain(|&kind| claims.covers(&Op::Gemm(product(kind, claims))));
+    kinds
+}
+
+/// Those that it can be asked: also FP8 without scales of who does not know its model yet. Such products are not certified, as
+/// nothing says what they must be.
+pub fn askable(claims: &Capabilities) -> Vec<Operands> {
+    let mut kinds = claimed(claims);
+    let op = product(Operands::Fp8, claims);
+    let hopper = op::Gemm { accumulate: Some(Model::HopperFp8), ..op };
+    if op.accumulate.is_none() && claims.covers(&Op::Gemm(hopper)) {
+        kinds.insert(0, Operands::Fp8);
+    }
     kinds
 }
 
@@ -108,5 +120,31 @@ fn put(
         let ones = || vec![127; rows * (k / block)];
         let scales = operand.scales.map_or_else(ones, |scales| scales.bytes.to_vec());
         inputs.insert(names[1].to_owned(), Tensor::u8([rows, k / block], scales));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(claims: &str) -> [Vec<Operands>; 2] {
+        let claims = serde_json::from_str(claims).expect("claims");
+        [claimed(&claims), askable(&claims)]
+    }
+
+    #[test]
+    fn fp8_can_be_asked_before_its_model_is_known() {
+        let fp8 = || vec![Operands::Fp8];
+        let unit = r#"{"profiles":["e4m3-e4m3/unit"]"#;
+        let declared = |model: &str| format!(r#"{unit},"accumulate":"{model}"}}"#);
+        assert_eq!(kinds(&format!("{unit}}}")), [vec![], fp8()]);
+        assert_eq!(kinds(&declared("f32")), [vec![], fp8()]);
+        assert_eq!(kinds(&declared("hopper-fp8")), [fp8(), fp8()]);
+        // A model that is not of FP8 without scales rules them out.
+        assert_eq!(kinds(&declared("blackwell-mxf4")), [vec![], vec![]]);
+        assert_eq!(
+            kinds(r#"{"profiles":["bf16-bf16/plain"]}"#),
+            [[Operands::Bf16]; 2].map(Vec::from)
+        );
     }
 }

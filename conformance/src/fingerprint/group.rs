@@ -36,10 +36,10 @@ impl Places {
     /// for the last place, and one for 1 and the group; if they end after one, the group cannot be told.
     fn of<G: PlainGemm>(lab: &Lab<'_, G>, promotion: Option<usize>) -> Option<Self> {
         const TWICE: usize = 2 * UNIT;
-        let all = Group::AtLeast(lab.short());
+        let all = Group::AtLeast(lab.reach());
         match (promotion, lab.palette.wide()) {
             (None, true) => {
-                Some(Self { setup: [0, 1], first: 4, others: (2..lab.short()).collect(), all })
+                Some(Self { setup: [0, 1], first: 4, others: (2..lab.reach()).collect(), all })
             }
             (Some(length @ 8..), true) => {
                 let all = Group::Fused { length, layout: Layout::Contiguous, exact: None };
@@ -48,7 +48,7 @@ impl Places {
             (None, false) => Some(Self {
                 setup: [0, UNIT],
                 first: TWICE,
-                others: (1..UNIT).chain(TWICE..lab.short()).collect(),
+                others: (1..UNIT).chain(TWICE..lab.reach()).collect(),
                 all,
             }),
             (Some(TWICE), false) => {

@@ -6,7 +6,7 @@ use super::{Operands, Options, PlainGemm};
 use mx_reference::gemm::{BlockScales, Codes, Gemm, GemmShape, Operand};
 use mx_vectors::op::Split;
 
-/// The length of contractions for everything that a few steps show.
+/// Positions of k at which everything is looked for that a few steps show.
 const SHORT: usize = 128;
 
 /// The longest contraction that is worth asking for.
@@ -96,12 +96,15 @@ pub(super) struct Lab<'g, G> {
     gemm: &'g mut G,
     options: Options,
     pub(super) palette: Palette,
+    /// Parts that K is split into, as far as is known: contractions are so long that the first part holds all positions looked at.
+    parts: usize,
     pub(super) record: Vec<Product>,
 }
 
 impl<'g, G: PlainGemm> Lab<'g, G> {
     pub(super) fn new(gemm: &'g mut G, operands: Operands, options: Options) -> Self {
-        Self { gemm, options, palette: Palette::new(operands, true), record: Vec::new() }
+        let palette = Palette::new(operands, true);
+        Self { gemm, options, palette, parts: 1, record: Vec::new() }
     }
 
     /// The least legal length that is not below `k`.
@@ -111,9 +114,32 @@ impl<'g, G: PlainGemm> Lab<'g, G> {
         k.next_multiple_of(step.unwrap_or(UNIT))
     }
 
+    /// A contraction whose parts have another length for these tiles than for any others, if K is split; `None` if it is too long.
+    pub(super) fn uneven(&self, tile: usize) -> Option<usize> {
+        let k = self.length(tile * (2 * self.parts + 1));
+        (self.parts > 1 && k <= self.longest()).then_some(k)
+    }
+
+    /// How many positions of k are looked at for what a few steps show.
+    pub(super) fn reach(&self) -> usize {
+        self.length(SHORT)
+    }
+
     /// The length of short contractions.
     pub(super) fn short(&self) -> usize {
-        self.length(SHORT)
+        self.length(SHORT * self.parts).min(self.longest())
+    }
+
+    /// A contraction longer than the short ones, in which whatever depends on K lies elsewhere; `None` if it may not be asked for.
+    pub(super) fn longer(&self) -> Option<usize> {
+        Some(self.length(2 * self.short())).filter(|&k| k <= self.longest())
+    }
+
+    /// Makes short contractions so long that parts of a split K do not end within what is looked at. True if that changes them.
+    pub(super) fn split(&mut self, parts: usize) -> bool {
+        let before = self.short();
+        self.parts = parts;
+        self.short() > before
     }
 
     /// The length of the longest contraction.

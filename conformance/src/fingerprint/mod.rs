@@ -28,7 +28,7 @@ mod step;
 mod sweep;
 mod walk;
 
-pub use backend::{claimed, fingerprint_of};
+pub use backend::{askable, claimed, fingerprint_of};
 pub use operands::Operands;
 pub use report::{
     Bits, Fingerprint, Group, Layout, Match, Order, Promotion, SCHEMA, Split, Subnormal,
@@ -75,8 +75,11 @@ impl Default for Options {
     }
 }
 
+/// Parts of a split K that are allowed for where a short contraction tells nothing.
+const MOST_PARTS: usize = 16;
+
 /// Takes the fingerprint of a product: some twenty-five calls, of up to 256 rows with a k of 128, and k / 32 rows with longer
-/// ones. Outputs beyond those that probes look at are never read, so rows and columns that pad a shape cost only their time.
+/// ones; twice as many where K may be split. Outputs beyond those that probes look at are never read, so rows and columns that pad a shape cost only their time.
 ///
 /// ```
 /// use mx_conformance::fingerprint::{Bits, Operands, Options, PlainGemm, fingerprint};
@@ -108,12 +111,30 @@ pub fn fingerprint<G: PlainGemm>(
     found.adds = sanity::adds(&mut lab)?;
     if found.adds {
         found.subnormals = sanity::subnormals(&mut lab)?;
-        let promotion = step::measure(&mut lab, &mut found)?;
-        walk::measure(&mut lab, &mut found, promotion)?;
+        let undecided = found.clone();
+        measure(&mut lab, &mut found)?;
+        let parts = match &found.split {
+            Split::Parts(parts) => parts.len(),
+            _ if found.order == Order::Unknown => MOST_PARTS,
+            _ => 1,
+        };
+        if lab.split(parts) {
+            let mut again = undecided;
+            measure(&mut lab, &mut again)?;
+            if again.order != Order::Unknown {
+                found = again;
+            }
+        }
     }
     noise::ask(&mut lab)?;
     found.probes = lab.record.iter().map(|product| product.used.len()).sum();
     found.products = lab.record.len();
     replay::conclude(&lab.palette, &lab.record, &mut found);
     Ok(found)
+}
+
+/// Measures one step, and how steps are put together.
+fn measure<G: PlainGemm>(lab: &mut Lab<'_, G>, found: &mut Fingerprint) -> Result<(), G::Error> {
+    let promotion = step::measure(lab, found)?;
+    walk::measure(lab, found, promotion)
 }

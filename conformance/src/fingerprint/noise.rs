@@ -1,6 +1,7 @@
 //! Pseudo-random products with heavy tails: what no probe thinks of.
 
 use super::lab::{Lab, Side};
+use super::replay::TILES;
 use super::{Operands, PlainGemm};
 use mx_reference::format::{E8M0, Format};
 use mx_reference::{Magnitude, Number};
@@ -13,7 +14,9 @@ pub(super) fn ask<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<(), G::Error> {
     let operands = lab.palette.operands;
     let lengths = [lab.short(), lab.length(512).min(lab.longest()), lab.longest()];
     let shapes = SHAPES.into_iter().chain([(4, 2)]);
-    for (seed, (k, (rows, columns))) in lengths.into_iter().zip(shapes).enumerate() {
+    let uneven: Vec<usize> = TILES.iter().filter_map(|&tile| lab.uneven(tile)).collect();
+    let uneven = uneven.into_iter().map(|k| (k, SHAPES[0]));
+    for (seed, (k, (rows, columns))) in lengths.into_iter().zip(shapes).chain(uneven).enumerate() {
         let shape = lab.shape(rows, columns, k);
         let mut source = Source(seed as u64);
         let a = source.side(operands, shape.m, k);

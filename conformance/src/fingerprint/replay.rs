@@ -8,11 +8,14 @@ use mx_reference::format::{BF16, F16, F32, Format};
 use mx_reference::gemm::{Accepts, Accumulation, E8M13, FusedDot, Model, Scheme};
 use std::collections::BTreeSet;
 
-/// The tile that parts of a split K are whole numbers of in [`Accumulation::split`].
-const TILE: usize = 128;
+/// The tiles that parts of a split K may be whole numbers of, the usual one first.
+pub(super) const TILES: [usize; 5] = [128, 64, 32, 256, 512];
 
-/// Splits that are looked for under each model, where a split is seen.
-const SPLITS: [usize; 7] = [2, 3, 4, 6, 8, 12, 16];
+/// A split of K: parts, of whole tiles of so many k.
+type Parts = (usize, usize);
+
+/// K as a whole.
+const WHOLE: Parts = (1, TILES[0]);
 
 /// Replays the parameters that were found, and every named model.
 pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Fingerprint) {
@@ -22,15 +25,17 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
     let gives = |accumulation: &Accumulation| replays(&record, operands, accumulation);
     let mut named = Vec::new();
     let said = record.iter().any(|product| product.split.is_some());
-    let seen = matches!(found.split, Split::Parts(_)) && !said;
-    let splits: &[usize] = if seen { &SPLITS } else { &[1] };
+    let splits = if said { vec![WHOLE] } else { splits_of(found) };
     for model in Model::ALL {
-        for &split in splits {
-            let accumulation = Accumulation { split, ..model.accumulation() };
-            if gives(&accumulation) {
-                found.matches.push(Match { model: model.name(), split });
-                named.push(Accumulation { accepts: Accepts::Any, ..accumulation });
-            }
+        let of = |&(split, tile): &Parts| Accumulation { split, tile, ..model.accumulation() };
+        let mut fitting = splits.iter().map(of).filter(gives);
+        if let Some(accumulation) = fitting.next() {
+            let Accumulation { split, tile, .. } = accumulation;
+            // More parts and other tiles may fit as well, where no product that was asked for tells them apart.
+            let open = fitting.next().is_some_and(|other| other.split == split);
+            let tile = (split > 1 && !open).then_some(tile);
+            found.matches.push(Match { model: model.name(), split, tile });
+            named.push(Accumulation { accepts: Accepts::Any, ..accumulation });
         }
     }
     if !found.adds {
@@ -40,8 +45,11 @@ pub(super) fn conclude(palette: &Palette, record: &[Product], found: &mut Finger
         found.order = Order::Unknown;
         (found.promotion, found.split) = (Promotion::Unknown, Split::Unknown);
     }
-    let splits = if said { vec![1] } else { splits_of(found) };
-    let candidates = candidates(operands, found, &splits);
+    let candidates = if found.split == Split::Unknown {
+        Vec::new()
+    } else {
+        candidates(operands, found, &splits)
+    };
     if candidates.is_empty() {
         return;
     }
@@ -86,7 +94,7 @@ fn replays(record: &[&Product], operands: Operands, accumulation: &Accumulation)
 fn candidates(
     operands: Operands,
     found: &Fingerprint,
-    splits: &[usize],
+    splits: &[Parts],
 ) -> Vec<(&'static Format, Vec<Accumulation>)> {
     let accumulators: &[&'static Format] = match found.accumulator_bits {
         Bits::Exactly(24) => &[&F32],
@@ -105,12 +113,12 @@ fn candidates(
     let of = |accumulator| {
         let scheme = scheme(found, accumulator)?;
         let all = registers.iter().flat_map(|&registers| {
-            splits.iter().map(move |&split| Accumulation {
+            splits.iter().map(move |&(split, tile)| Accumulation {
                 accepts: Accepts::Any,
                 registers,
                 scheme,
                 split,
-                tile: TILE,
+                tile,
             })
         });
         Some((accumulator, all.collect()))
@@ -155,15 +163,16 @@ fn scheme(found: &Fingerprint, accumulator: &'static Format) -> Option<Scheme> {
     }
 }
 
-/// The numbers of parts that give the parts that were found.
-fn splits_of(found: &Fingerprint) -> Vec<usize> {
-    match &found.split {
-        Split::Unknown => Vec::new(),
-        Split::None => vec![1],
-        Split::Parts(lengths) => {
-            let tiles = found.k.div_ceil(TILE);
-            let first = lengths.first().copied().unwrap_or(0);
-            (2..=tiles).filter(|&parts| tiles.div_ceil(parts) * TILE == first).collect()
-        }
-    }
+/// The splits that give the parts that were found, those of fewest parts first; K as a whole where no split was seen.
+fn splits_of(found: &Fingerprint) -> Vec<Parts> {
+    let Split::Parts(lengths) = &found.split else { return vec![WHOLE] };
+    let first = lengths.first().copied().unwrap_or(0);
+    let of_tile = |tile: usize| {
+        let tiles = found.k.div_ceil(tile);
+        let fits = move |parts: &usize| tiles.div_ceil(*parts) * tile == first;
+        (2..=tiles).filter(fits).map(move |parts| (parts, tile))
+    };
+    let mut splits: Vec<Parts> = TILES.into_iter().flat_map(of_tile).collect();
+    splits.sort_by_key(|&(parts, _)| parts);
+    splits
 }

@@ -209,6 +209,9 @@ pub struct Subnormals {
 pub struct Match {
     /// Its [name](mx_reference::gemm::Model::name).
     pub model: &'static str,
-    /// How many parts K is split into; 1 is none.
+    /// How many parts K is split into, the least that explain the answers; 1 is none.
     pub split: usize,
+    /// The k of the tiles that parts are whole numbers of; `None` without a split, and where several explain the answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tile: Option<usize>,
 }

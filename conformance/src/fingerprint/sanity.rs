@@ -39,8 +39,10 @@ pub(super) fn subnormals<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<Subnormal
     };
     let mut asked = Vec::new();
     if element.exponent_bits > 0 {
-        asked.push((Kind::A, fixed(low, 0, (0, 0))));
-        asked.push((Kind::B, fixed(low, low, (0, 0))));
+        // Times a large number, so that the result is none of the subnormals that are asked for below.
+        let other = lab.palette.elements().high.min(-low);
+        asked.push((Kind::A, fixed(low + other, other, (0, 0))));
+        asked.push((Kind::B, fixed(low + other, low, (0, 0))));
     }
     let lowest_scale = lab.palette.scales().map(|codes| codes.low);
     if let Some((scale, _)) = operands.scales()

@@ -147,9 +147,11 @@ impl Subnormal {
 
 impl Display for Match {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self.split {
-            1 => f.write_str(self.model),
-            parts => write!(f, "{} (split in {parts})", self.model),
+        let Self { model, split, tile } = self;
+        match (split, tile) {
+            (1, _) => f.write_str(model),
+            (_, None) => write!(f, "{model} (split in {split})"),
+            (_, Some(tile)) => write!(f, "{model} (split in {split}, whole tiles of {tile} k)"),
         }
     }
 }

@@ -16,19 +16,19 @@ const fn near(palette: &Palette) -> usize {
     if palette.wide() { 1 } else { UNIT }
 }
 
-/// Measures the step. Gives the promotion interval if that is so short that it shows here.
+/// Measures the step. Gives the end of the first chain if that is so short that it shows here.
 pub(super) fn measure<G: PlainGemm>(
     lab: &mut Lab<'_, G>,
     found: &mut Fingerprint,
-) -> Result<Option<usize>, G::Error> {
+) -> Result<Option<ChainEnd>, G::Error> {
     let k = lab.short();
     let near = near(&lab.palette);
     let Sweep::Last(kept) = kept(lab, k, near)? else { return Ok(None) };
     found.accumulator_bits = Bits::Exactly(kept + 1);
     found.rounding = rounding(lab, k, near, kept)?;
-    let promotion =
-        if found.rounding == SumRounding::TowardZero { short_promotion(lab)? } else { None };
-    let (group, members) = group::find(lab, promotion, kept)?;
+    let truncates = found.rounding == SumRounding::TowardZero;
+    let end = if truncates { ChainEnd::find(lab, short_promotion)? } else { None };
+    let (group, members) = group::find(lab, end.map(|end| end.at), kept)?;
     found.group = group;
     found.fraction_bits = match group {
         Group::Unknown => Bits::Unknown,
@@ -46,12 +46,40 @@ pub(super) fn measure<G: PlainGemm>(
             found.rounding = carried_rounding(lab, length, fraction, found.accumulator_bits)?;
         }
     }
-    if group == Group::Single { single_promotion(lab) } else { Ok(promotion) }
+    if group == Group::Single { ChainEnd::find(lab, single_promotion) } else { Ok(end) }
+}
+
+/// Where the first chain of a short contraction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChainEnd {
+    /// The k after its last.
+    pub(super) at: usize,
+    /// Whether that is a promotion, which stays where it is when K changes, or a part of a split, which does not. `None` if no
+    /// longer contraction may be asked for.
+    pub(super) promotes: Option<bool>,
+}
+
+impl ChainEnd {
+    fn find<'g, G: PlainGemm>(
+        lab: &mut Lab<'g, G>,
+        end: impl Fn(&mut Lab<'g, G>, usize) -> Result<Option<usize>, G::Error>,
+    ) -> Result<Option<Self>, G::Error> {
+        let short = lab.short();
+        let Some(at) = end(lab, short)? else { return Ok(None) };
+        let promotes = match lab.longer() {
+            Some(longer) => Some(end(lab, longer)? == Some(at)),
+            None => None,
+        };
+        Ok(Some(Self { at, promotes }))
+    }
 }
 
 /// A promotion within two units of k where products are added one at a time: U at 0, -U further on and a small term next to it,
 /// which survives unless it is first added to -U alone.
-fn single_promotion<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<Option<usize>, G::Error> {
+fn single_promotion<G: PlainGemm>(
+    lab: &mut Lab<'_, G>,
+    k: usize,
+) -> Result<Option<usize>, G::Error> {
     if !lab.palette.wide() {
         return Ok(None);
     }
@@ -61,19 +89,22 @@ fn single_promotion<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<Option<usize>,
         Probe::new([large.as_slice(), &[Term::plus(at + 1, bottom)]].concat())
     };
     let probes: Vec<Probe> = (2..2 * UNIT).map(with).collect();
-    let answers = lab.ask(lab.short(), &probes)?;
+    let answers = lab.ask(k, &probes)?;
     Ok(answers.iter().zip(2..).find(|(answer, _)| **answer == Some(0.0)).map(|(_, at)| at))
 }
 
 /// A promotion within two units of k, told by an accumulator that rounds to nearest where steps do not.
-fn short_promotion<G: PlainGemm>(lab: &mut Lab<'_, G>) -> Result<Option<usize>, G::Error> {
+fn short_promotion<G: PlainGemm>(
+    lab: &mut Lab<'_, G>,
+    k: usize,
+) -> Result<Option<usize>, G::Error> {
     let top = lab.palette.top();
     let place = top - F32_FRACTION as i32;
     let apart = if lab.palette.wide() { 4 } else { UNIT };
     let places: Vec<usize> = (apart..=2 * UNIT).step_by(apart).collect();
     let with = |&at: &usize| Probe::new([Term::plus(0, top), Term::three_halves(at, place - 1)]);
     let probes: Vec<Probe> = places.iter().map(with).collect();
-    let answers = lab.ask(lab.short(), &probes)?;
+    let answers = lab.ask(k, &probes)?;
     let up = Some(power(top) + power(place));
     Ok(places.into_iter().zip(answers).find(|(_, answer)| *answer == up).map(|(at, _)| at))
 }

@@ -5,7 +5,7 @@ use super::lab::{Lab, UNIT};
 use super::palette::Palette;
 use super::probe::{Probe, Term};
 use super::report::{Bits, Fingerprint, Group, Layout, Order, Promotion, Split, SumRounding};
-use super::step::{kept, rounding};
+use super::step::{ChainEnd, kept, rounding};
 use super::sweep::{Sweep, power};
 
 /// Where a mask ends: U in the first unit of k and -U in another take with them every small term up to there.
@@ -19,11 +19,11 @@ enum Walk {
     Other,
 }
 
-/// Measures order, promotion and split; a promotion too short for it is told from outside.
+/// Measures order, promotion and split; the end of a chain too short for it is told from outside.
 pub(super) fn measure<G: PlainGemm>(
     lab: &mut Lab<'_, G>,
     found: &mut Fingerprint,
-    short_promotion: Option<usize>,
+    short: Option<ChainEnd>,
 ) -> Result<(), G::Error> {
     let k = lab.longest();
     let ends = match walk(lab, k, found.fraction_bits)? {
@@ -84,7 +84,13 @@ pub(super) fn measure<G: PlainGemm>(
             Split::Parts((0..k).step_by(length).map(|at| length.min(k - at)).collect())
         }
     };
-    found.promotion = match promoted.map(|level| level * UNIT).or(short_promotion) {
+    let short = match short {
+        // Whether the first chain of a short contraction ends for good is open, and here no level says so.
+        Some(ChainEnd { promotes: None, .. }) if promoted.is_none() => return Ok(()),
+        Some(ChainEnd { at, promotes: Some(true) }) => Some(at),
+        _ => None,
+    };
+    found.promotion = match promoted.map(|level| level * UNIT).or(short) {
         None => Promotion::None,
         Some(interval) => {
             let k = if 2 * interval <= lab.short() { lab.short() } else { k };

@@ -1,7 +1,9 @@
 //! Products that no model describes: other orders and roundings, flushed subnormals, garbage.
 
 use crate::boxes::{Answer, every, expected, names, of_function};
-use mx_conformance::fingerprint::{Bits, Group, Operands, Order, Subnormal, SumRounding};
+use mx_conformance::fingerprint::{
+    Bits, Group, Operands, Order, Subnormal, Subnormals, SumRounding,
+};
 use mx_reference::Element;
 use mx_reference::format::{F16, F32, Format};
 use mx_reference::gemm::{BlockScales, Codes, Gemm, Model, Operand};
@@ -146,6 +148,19 @@ fn flushed_subnormals(
     assert_eq!((found.accumulator_bits, found.rounding), (Bits::Exactly(bits), rounding));
     assert_eq!(found.promotion, promotion, "{found}");
     assert!(found.matches.is_empty(), "{found}");
+}
+
+#[test]
+fn flushed_results_are_not_flushed_operands() {
+    let found = of_function(Operands::Bf16, |gemm| {
+        let d = gemm.accumulate(&Model::HopperBf16.accumulation(), &F32).expect("bf16");
+        d.into_iter()
+            .map(|bits| if bits & 0x7f80_0000 == 0 { bits & 1 << 31 } else { bits })
+            .collect()
+    });
+    let Subnormals { results, a, b } = found.subnormals;
+    let expected = (Subnormal::Flushed, Subnormal::Kept, Subnormal::Kept);
+    assert_eq!((results, a, b), expected, "{found}");
 }
 
 #[test]
