@@ -44,6 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = started.elapsed().as_secs_f64();
     let threads = rayon::current_num_threads();
     let rate = elements as f64 / seconds / 1e6;
-    println!("{elements} elements in {seconds:.1} s by {threads} threads: {rate:.0} million a second");
+    println!(
+        "{elements} elements in {seconds:.1} s by {threads} threads: {rate:.0} million a second"
+    );
     Ok(())
 }

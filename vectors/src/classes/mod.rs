@@ -38,7 +38,7 @@ mod training;
 use crate::Class;
 
 /// Every class, in the order of runs: what decides scales, what decides codes, families, data, then whole tensors.
-pub static ALL: [Class; 41] = [
+pub static ALL: [Class; 42] = [
     thresholds::CLASS,
     modes::CLASS,
     extreme_scales::CLASS,
@@ -76,6 +76,7 @@ pub static ALL: [Class; 41] = [
     gemm::specials::CLASS,
     gemm::bounded::G3,
     gemm::bounded::G4,
+    gemm::masks::CLASS,
     gemm::grouped::CLASS,
     training::linear::CLASS,
     training::all_to_all::CLASS,

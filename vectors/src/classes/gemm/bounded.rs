@@ -65,10 +65,14 @@ const KINDS: [Kind; 6] = [
     Kind::NearTie,
 ];
 
+/// Whether there are bits to be held to that are not the exact sum's.
+pub(super) fn is_modelled(g: &Gemm) -> bool {
+    !matches!(g.accumulation().scheme, Scheme::Exact | Scheme::AnyOrder)
+}
+
 fn count(op: &Op, level: Level, test: Test) -> u64 {
     let Some(g) = gemm(op) else { return 0 };
-    let is_model = !matches!(g.accumulation().scheme, Scheme::Exact | Scheme::AnyOrder);
-    if test == Test::Modelled && !is_model {
+    if test == Test::Modelled && !is_modelled(g) {
         return 0;
     }
     let shapes = if full(g) { SHAPES.len() } else { FEW };

@@ -6,6 +6,7 @@
 
 pub(super) mod bounded;
 pub(super) mod grouped;
+pub(super) mod masks;
 pub(super) mod one_hot;
 mod operands;
 pub(super) mod order_invariant;
