@@ -88,7 +88,16 @@ impl Bf16 {
     fn new(gpu: &Gpu, GemmShape { m, n, k }: GemmShape) -> Result<Self, GpuError> {
         let library = CublasLt::open(gpu, WORKSPACE)?;
         let bf16 = &format::BF16;
-        let product = cublaslt::Product { m, n, k, a: bf16, b: bf16, d: bf16, mode: Mode::BF16 };
+        let product = cublaslt::Product {
+            m,
+            n,
+            k,
+            a: bf16,
+            b: bf16,
+            d: bf16,
+            mode: Mode::BF16,
+            strides: None,
+        };
         let algorithm = library.algorithm(&product)?;
         Ok(Self { library, product, algorithm })
     }

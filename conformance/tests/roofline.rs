@@ -6,7 +6,8 @@ mod common;
 
 use common::mxcert;
 use mx_conformance::roofline::{
-    Bound, Estimate, Gpu, Kernel, Operands, Recipe, Shape, cast, estimate, gemm,
+    Bound, Estimate, Gpu, Kernel, Operands, Recipe, Role, Shape, cast, estimate, estimate_groups,
+    gemm,
 };
 use rstest::rstest;
 use serde_json::Value;
@@ -271,5 +272,19 @@ fn help_names_every_gpu_and_recipe() {
         Gpu::ALL.map(|gpu| gpu.name).into_iter().chain(Recipe::ALL.map(|recipe| recipe.name));
     for name in names {
         assert!(help.contains(name), "{name} not in {help}");
+    }
+}
+
+#[test]
+fn weights_of_all_groups_are_cast() {
+    let gpu = Gpu::from_name("H200").unwrap();
+    let recipe = Recipe::from_name("mxfp8").unwrap();
+    let shape = Shape { m: 16384, k: 4096, n: 2048 };
+    let [one, eight] = [1, 8].map(|groups| estimate_groups(gpu, recipe, shape, groups).unwrap());
+    assert_eq!(one, estimate(gpu, recipe, shape).unwrap());
+    assert_eq!(one.bf16, eight.bf16);
+    for (one, eight) in one.unfused.casts.iter().zip(&eight.unfused.casts) {
+        let times = eight.kernel.bytes / one.kernel.bytes;
+        assert_eq!(times, if one.role == Role::Weight { 8 } else { 1 });
     }
 }

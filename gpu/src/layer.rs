@@ -134,11 +134,12 @@ impl Side {
         gpu.dequantize(cast.element, shape, &codes, &scales, &format::BF16, to)
     }
 
-    /// bf16 values of a range of rows.
-    fn values(&self, rows: Range<usize>) -> Result<View<'_>, GpuError> {
+    /// bf16 values of a range of rows, from their first column in it to the last.
+    fn values(&self, rows: Range<usize>, cols: Range<usize>) -> Result<View<'_>, GpuError> {
         let none = || GpuError::Unsupported("codes were not dequantised".to_owned());
         let values = self.values.as_ref().ok_or_else(none)?;
-        Ok(values.slice(2 * rows.start * self.cols..2 * rows.end * self.cols))
+        let last = rows.end.saturating_sub(1) * self.cols + cols.end;
+        Ok(values.slice(2 * (rows.start * self.cols + cols.start)..2 * last))
     }
 }
 
@@ -155,7 +156,8 @@ struct Tokens {
 pub struct Step {
     gpu: Gpu,
     library: Option<CublasLt>,
-    algorithms: BTreeMap<[usize; 3], Algorithm>,
+    /// By shape, and whether operands are strided.
+    algorithms: BTreeMap<([usize; 3], bool), Algorithm>,
     kernel: Kernel,
     cast: Cast,
     output: &'static Format,
@@ -292,7 +294,8 @@ impl Step {
         for (expert, rows) in ranges.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             let shape = GemmShape { m: rows.len(), n, k };
             let mut to = to.slice_mut(rows.start * n * width..rows.end * n * width);
-            self.bf16(shape, which, [rows, expert * n..(expert + 1) * n], &mut to)?;
+            let rows = [rows, expert * n..(expert + 1) * n];
+            self.bf16(shape, which, Part { rows, cols: 0..k }, &mut to)?;
         }
         Ok(())
     }
@@ -305,12 +308,22 @@ impl Step {
             let groups = self.tokens.as_ref().map(|tokens| &tokens.along_k);
             return self.blocks(shape, a, b, groups, to);
         }
-        if self.tokens.is_some() {
-            return Err(GpuError::Unsupported(
-                "cuBLASLt takes no strided groups along K here; name mx-blocks".to_owned(),
-            ));
+        let ranges = match &self.tokens {
+            None => std::iter::once(0..k).collect(),
+            Some(tokens) => group_ranges(&tokens.ends, k, 32)?,
+        };
+        let bytes = m * n * self.output.bits as usize / 8;
+        sized("output", ranges.len() * bytes, to.len())?;
+        for (group, cols) in ranges.into_iter().enumerate() {
+            let mut to = to.slice_mut(group * bytes..(group + 1) * bytes);
+            if cols.is_empty() {
+                self.gpu.clear(&mut to)?;
+                continue;
+            }
+            let shape = GemmShape { m, n, k: cols.len() };
+            self.bf16(shape, Which::GradWeight, Part { rows: [0..m, 0..n], cols }, &mut to)?;
         }
-        self.bf16(GemmShape { m, n, k }, Which::GradWeight, [0..m, 0..n], to)
+        Ok(())
     }
 
     const fn sides(&self, which: Which) -> (&Side, &Side) {
@@ -347,29 +360,38 @@ impl Step {
         &mut self,
         GemmShape { m, n, k }: GemmShape,
         which: Which,
-        [a_rows, b_rows]: [Range<usize>; 2],
+        Part { rows: [a_rows, b_rows], cols }: Part,
         to: &mut ViewMut<'_>,
     ) -> Result<(), GpuError> {
-        let bf16 = &format::BF16;
-        let product =
-            cublaslt::Product { m, n, k, a: bf16, b: bf16, d: self.output, mode: Mode::BF16 };
+        let (bf16, d, mode) = (&format::BF16, self.output, Mode::BF16);
+        let (a, b) = self.sides(which);
+        let strides = [a.cols, b.cols];
+        let strides = (strides != [k; 2]).then_some(strides);
+        let product = cublaslt::Product { m, n, k, a: bf16, b: bf16, d, mode, strides };
+        let key = ([m, n, k], strides.is_some());
         let missing = || GpuError::Unsupported("cuBLASLt was not opened".to_owned());
-        let known = self.algorithms.get(&[m, n, k]).copied();
+        let known = self.algorithms.get(&key).copied();
         let library = self.library.as_ref().ok_or_else(missing)?;
         let algorithm = match known {
             Some(algorithm) => algorithm,
             None => library.algorithm(&product)?,
         };
-        let (a, b) = self.sides(which);
-        let (a, b) = (a.values(a_rows)?, b.values(b_rows)?);
+        let (a, b) = (a.values(a_rows, cols.clone())?, b.values(b_rows, cols)?);
         let operands = [
             cublaslt::Operand { codes: &a, scales: None },
             cublaslt::Operand { codes: &b, scales: None },
         ];
         library.multiply(&product, &algorithm, operands, 1.0, to)?;
-        self.algorithms.insert([m, n, k], algorithm);
+        self.algorithms.insert(key, algorithm);
         Ok(())
     }
+}
+
+/// The part of both operands that a product takes.
+#[derive(Clone, Debug)]
+struct Part {
+    rows: [Range<usize>; 2],
+    cols: Range<usize>,
 }
 
 /// Which product of a step.

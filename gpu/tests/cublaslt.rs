@@ -121,7 +121,7 @@ fn scales_are_where_the_library_looks_for_them(#[case] mode: Mode) {
     let library = CublasLt::open(&gpu, WORKSPACE).unwrap();
     let (a, b) = (Side::new(272, 1), Side::new(400, 2));
     let (m, n) = (a.rows, b.rows);
-    let product = Product { m, n, k: K, a: &E4M3, b: &E4M3, d: &F32, mode };
+    let product = Product { m, n, k: K, a: &E4M3, b: &E4M3, d: &F32, mode, strides: None };
     let unscaled = match multiply(&gpu, &library, &product, [&a, &b], None) {
         Ok(unscaled) => unscaled,
         Err(GpuError::Unsupported(reason)) => {
@@ -158,7 +158,7 @@ fn without_a_workspace_k_is_whole() {
     let mut split = 0;
     for k in [4096, 8192, 16384, 32768] {
         let mode = Mode::FP8_FAST;
-        let product = Product { m: 16, n: 16, k, a: &E4M3, b: &E4M3, d: &F32, mode };
+        let product = Product { m: 16, n: 16, k, a: &E4M3, b: &E4M3, d: &F32, mode, strides: None };
         for workspace in [0, WORKSPACE] {
             let library = CublasLt::open(&gpu, workspace).unwrap();
             match library.algorithm(&product) {
@@ -183,8 +183,16 @@ fn buffers_of_other_sizes_are_refused() {
     let Some(gpu) = device() else { return };
     let library = CublasLt::open(&gpu, WORKSPACE).unwrap();
     let (a, b) = (Side::new(128, 1), Side::new(128, 2));
-    let product =
-        Product { m: 128, n: 128, k: K, a: &E4M3, b: &E4M3, d: &F32, mode: Mode::FP8_FAST };
+    let product = Product {
+        m: 128,
+        n: 128,
+        k: K,
+        a: &E4M3,
+        b: &E4M3,
+        d: &F32,
+        mode: Mode::FP8_FAST,
+        strides: None,
+    };
     let taller = Product { m: 144, ..product };
     let refused = multiply(&gpu, &library, &taller, [&a, &b], None);
     assert!(matches!(refused, Err(GpuError::Size { what: "A", .. })), "{refused:?}");
@@ -280,7 +288,7 @@ fn parts_of_k_are_where_the_model_has_them(#[case] mode: Mode, #[case] model: Mo
         (128, 2048, 16384),
         (2048, 2048, 2048),
     ] {
-        let product = Product { m, n, k, a, b, d: &F32, mode };
+        let product = Product { m, n, k, a, b, d: &F32, mode, strides: None };
         let codes = [(a, m, 5), (b, n, 77)].map(|(f, rows, seed)| loud_and_quiet(f, rows, k, seed));
         let algorithm = library.algorithm(&product).unwrap();
         let got = of_codes(&gpu, &library, &product, [&codes[0], &codes[1]]).unwrap();

@@ -85,7 +85,8 @@ fn claims(library: &CublasLt, mode: Mode, arch: Arch) -> Result<Capabilities, Gp
     for &(a, b) in mode.elements.pairs() {
         let mut outputs = Vec::new();
         for output in Float::ALL {
-            let product = Product { m: 128, n: 128, k: 256, a, b, d: output.format(), mode };
+            let product =
+                Product { m: 128, n: 128, k: 256, a, b, d: output.format(), mode, strides: None };
             match library.algorithm(&product) {
                 Ok(_) => outputs.push(output),
                 Err(GpuError::Unsupported(reason)) => {
@@ -184,7 +185,7 @@ impl Cublaslt {
             Elements::F16 => Factor::F16.format(),
         };
         let (a, b, d) = (format(g.a), format(g.b), g.output.format());
-        Ok(Product { m, n, k, a, b, d, mode: self.mode })
+        Ok(Product { m, n, k, a, b, d, mode: self.mode, strides: None })
     }
 
     fn choose(&mut self, product: &Product) -> Result<cublaslt::Algorithm, GpuError> {

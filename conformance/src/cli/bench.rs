@@ -6,7 +6,7 @@ use clap::Args;
 use mx_benches::measure::Effort;
 use mx_benches::product::Layer;
 use mx_benches::report::{self, Request};
-use mx_conformance::roofline::{self, Recipe, Shape, estimate};
+use mx_conformance::roofline::{self, Recipe, Shape, estimate_groups};
 use mx_conformance::suggest::nearest;
 use mx_conformance::verdict::Exit;
 use mx_gpu::layer::Preference;
@@ -91,11 +91,8 @@ fn fault(error: &GpuError) -> Exit {
     Exit::Fault
 }
 
-/// The speed-up that the roofline gives a linear layer on this device, casts not fused.
+/// The speed-up that the roofline gives a layer on this device, casts not fused.
 fn predicted(device: &str, layer: &Layer) -> Option<f64> {
-    if layer.groups != 1 {
-        return None;
-    }
     let gpu = roofline::Gpu::ALL.into_iter().find(|gpu| device.contains(gpu.name))?;
     let preference = Preference::from_name(layer.kernel)?;
     let recipe = match preference.kernel() {
@@ -104,5 +101,6 @@ fn predicted(device: &str, layer: &Layer) -> Option<f64> {
     };
     let [m, k, n] = layer.shape.map(|length| length as u32);
     let recipe = Recipe::from_name(recipe).ok()?;
-    Some(estimate(gpu, recipe, Shape { m, k, n }).ok()?.speedup.unfused)
+    let groups = u32::try_from(layer.groups).ok()?;
+    Some(estimate_groups(gpu, recipe, Shape { m, k, n }, groups).ok()?.speedup.unfused)
 }

@@ -124,11 +124,25 @@ pub fn roofline(
 /// # Errors
 /// [`NoFp4`] if the recipe needs what the GPU does not have.
 pub fn estimate(gpu: &Gpu, recipe: &Recipe, shape: Shape) -> Result<Estimate, NoFp4> {
+    estimate_groups(gpu, recipe, shape, 1)
+}
+
+/// Estimates a grouped layer: its tokens in groups, each with weights of its own. Weights of all groups are cast; products are those of
+/// all tokens with one weight, so that what reading the other weights adds is left out.
+///
+/// # Errors
+/// [`NoFp4`] if the recipe needs what the GPU does not have.
+pub fn estimate_groups(
+    gpu: &Gpu,
+    recipe: &Recipe,
+    shape: Shape,
+    groups: u32,
+) -> Result<Estimate, NoFp4> {
     let in_bf16 = gemms(gpu, shape, Operands::Bf16, Operands::Bf16)?;
     let in_mx = gemms(gpu, shape, recipe.operands(), recipe.wgrad_operands())?;
     let bf16 = Step::new(in_bf16, Vec::new());
-    let unfused = Step::new(in_mx, casts(gpu, recipe, shape, false));
-    let fused = Step::new(in_mx, casts(gpu, recipe, shape, true));
+    let unfused = Step::new(in_mx, casts(gpu, recipe, (shape, groups), false));
+    let fused = Step::new(in_mx, casts(gpu, recipe, (shape, groups), true));
     let speedup =
         Speedup { unfused: bf16.seconds / unfused.seconds, fused: bf16.seconds / fused.seconds };
     Ok(Estimate { shape, bf16, unfused, fused, speedup })
@@ -143,10 +157,11 @@ fn gemms(gpu: &Gpu, shape: Shape, operands: Operands, wgrad: Operands) -> Result
     })
 }
 
-fn casts(gpu: &Gpu, recipe: &Recipe, shape: Shape, fuse: bool) -> Vec<Cast> {
+fn casts(gpu: &Gpu, recipe: &Recipe, (shape, groups): (Shape, u32), fuse: bool) -> Vec<Cast> {
     let mut casts = Vec::new();
     for role in Role::ALL {
-        let elements = role.elements(shape);
+        let times = if role == Role::Weight { u64::from(groups) } else { 1 };
+        let elements = role.elements(shape).saturating_mul(times);
         for direction in Direction::ALL.into_iter().filter(|&way| recipe.casts(role, way)) {
             let fused = fuse && role.follows_an_op() && direction == Direction::Row;
             let kernel = cast(gpu, recipe.element, elements, fused);

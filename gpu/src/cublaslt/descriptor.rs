@@ -70,26 +70,32 @@ impl Library {
         })
     }
 
-    /// A matrix of `rows` columns and `length` rows in the library's column-major view: a row-major matrix with rows of that length.
+    /// A matrix of `rows` columns and `length` rows in the library's column-major view: a row-major matrix with rows of that length, so
+    /// many elements from row to row.
     pub(super) fn layout(
         &self,
         data_type: u32,
         (rows, length): (usize, usize),
+        stride: usize,
     ) -> Result<Descriptor, GpuError> {
         let Calls { layout_create, layout_destroy, .. } = self.calls;
         Descriptor::new("cublasLtMatrixLayoutCreate", layout_destroy, |pointer| {
             #[expect(unsafe_code, reason = "a foreign function")]
             // SAFETY: writes one pointer.
             unsafe {
-                layout_create(pointer, data_type, length as u64, rows as u64, length as i64)
+                layout_create(pointer, data_type, length as u64, rows as u64, stride as i64)
             }
         })
     }
 
-    /// What a heuristic may use: a workspace of so many bytes. Everything else is the library's default, buffers aligned to 256 bytes
-    /// included.
-    pub(super) fn preference(&self, workspace: usize) -> Result<Descriptor, GpuError> {
-        use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    /// What a heuristic may use: a workspace of so many bytes, and buffers that start at a multiple of so many. Everything else is the
+    /// library's default.
+    pub(super) fn preference(
+        &self,
+        workspace: usize,
+        alignment: u32,
+    ) -> Result<Descriptor, GpuError> {
+        use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let Calls { preference_create, preference_destroy, preference_set, .. } = self.calls;
         let what = "cublasLtMatmulPreferenceCreate";
         let preference = Descriptor::new(what, preference_destroy, |pointer| {
@@ -99,18 +105,27 @@ impl Library {
                 preference_create(pointer)
             }
         })?;
-        let bytes = workspace as u64;
-        #[expect(unsafe_code, reason = "a foreign function")]
-        // SAFETY: reads eight bytes, which `bytes` has.
-        let status = unsafe {
-            preference_set(
-                preference.pointer(),
-                CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES as u32,
-                (&raw const bytes).cast(),
-                size_of_val(&bytes),
-            )
+        let set = |attribute: Attribute, value: &[u8]| {
+            #[expect(unsafe_code, reason = "a foreign function")]
+            // SAFETY: reads as many bytes as `value` has; the library refuses a size that is not its own.
+            let status = unsafe {
+                preference_set(
+                    preference.pointer(),
+                    attribute as u32,
+                    value.as_ptr().cast(),
+                    value.len(),
+                )
+            };
+            refusal("cublasLtMatmulPreferenceSetAttribute", status)
         };
-        refusal("cublasLtMatmulPreferenceSetAttribute", status)?;
+        let bytes = (workspace as u64).to_ne_bytes();
+        set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes)?;
+        for operand in [
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        ] {
+            set(operand, &alignment.to_ne_bytes())?;
+        }
         Ok(preference)
     }
 
@@ -197,13 +212,17 @@ mod tests {
         for mode in Mode::ALL {
             for &(a, b) in mode.elements.pairs() {
                 for d in [&F32, &BF16, &F16] {
-                    let product = super::super::Product { m: 16, n: 32, k: 64, a, b, d, mode };
+                    let strides = (mode.a == Scales::None).then_some([128, 96]);
+                    let (m, n, k) = (16, 32, 64);
+                    let product = super::super::Product { m, n, k, a, b, d, mode, strides };
                     let call = super::super::Call::new(library, &product, [256, 512]);
                     assert!(call.is_ok(), "{}: {call:?}", product.kind());
                 }
             }
         }
-        assert!(library.preference(0).is_ok());
+        for alignment in [16, 256] {
+            assert!(library.preference(0, alignment).is_ok());
+        }
         assert_eq!(data_type(&E2M1).unwrap(), 33);
         assert!(data_type(&E3M2).is_err());
         assert_eq!([&E4M3, &E5M2].map(|format| data_type(format).unwrap()), [28, 29]);

@@ -25,8 +25,6 @@ use product::data_type;
 
 /// The workspace that NVIDIA recommends on Hopper.
 pub const WORKSPACE: usize = 32 << 20;
-/// What buffers must start at a multiple of: the library's own default, on which its choice of algorithm depends.
-const ALIGNMENT: u64 = 256;
 /// `CUBLAS_OP_N`.
 const AS_IT_LIES: i32 = 0;
 /// `CUBLAS_OP_T`.
@@ -63,7 +61,7 @@ impl CublasLt {
         bind(gpu)?;
         let handle = library.handle()?;
         // Never empty: heuristics are told that scales are somewhere, and this is where.
-        let buffer = gpu.allocate(workspace.max(ALIGNMENT as usize))?;
+        let buffer = gpu.allocate(workspace.max(256))?;
         Ok(Self {
             library,
             gpu: gpu.clone(),
@@ -87,7 +85,7 @@ impl CublasLt {
         bind(&self.gpu)?;
         let anywhere = pointer(&self.gpu, &self.workspace.as_view());
         let call = Call::new(self.library, product, [anywhere, anywhere])?;
-        let preference = self.library.preference(self.workspace_bytes)?;
+        let preference = self.library.preference(self.workspace_bytes, product.alignment())?;
         let (mut best, mut count) = (Heuristic::EMPTY, 0);
         #[expect(unsafe_code, reason = "a foreign function")]
         // SAFETY: every descriptor is alive; one result is asked for and there is room for one.
@@ -136,7 +134,7 @@ impl CublasLt {
     ///
     /// # Errors
     /// [`GpuError::Size`] for buffers of other sizes than the product calls for; [`GpuError::Unsupported`] for buffers that do not
-    /// start at a multiple of 256 bytes, or where the library refuses; [`GpuError::Blas`].
+    /// start at a multiple of 256 bytes (16 of strided operands), or where the library refuses; [`GpuError::Blas`].
     pub fn multiply(
         &self,
         product: &Product,
@@ -162,9 +160,10 @@ impl CublasLt {
         let (a, b) = (pointer(&self.gpu, a.codes), pointer(&self.gpu, b.codes));
         let d = pointer_mut(&self.gpu, d);
         let workspace = pointer(&self.gpu, &self.workspace.as_view());
-        if [a, b, d, workspace].iter().any(|address| !address.is_multiple_of(ALIGNMENT)) {
+        let alignment = product.alignment();
+        if [a, b, d, workspace].iter().any(|address| !address.is_multiple_of(alignment.into())) {
             return Err(GpuError::Unsupported(format!(
-                "buffers of products must start at a multiple of {ALIGNMENT} bytes"
+                "buffers of this product must start at a multiple of {alignment} bytes"
             )));
         }
         bind(&self.gpu)?;
@@ -214,7 +213,8 @@ impl Call {
         wanted: &Product,
         [a_scales, b_scales]: [u64; 2],
     ) -> Result<Self, GpuError> {
-        let &Product { m, n, k, a, b, d, mode } = wanted;
+        let &Product { m, n, k, a, b, d, mode, .. } = wanted;
+        let [a_stride, b_stride] = wanted.row_strides();
         let product = library.product()?;
         let set = |attribute: Attribute, value: i32| {
             library.set::<i32>(&product, attribute as u32, value)
@@ -249,9 +249,9 @@ impl Call {
         }
         Ok(Self {
             product,
-            a: library.layout(data_type(a)?, (m, k))?,
-            b: library.layout(data_type(b)?, (n, k))?,
-            d: library.layout(data_type(d)?, (m, n))?,
+            a: library.layout(data_type(a)?, (m, k), a_stride)?,
+            b: library.layout(data_type(b)?, (n, k), b_stride)?,
+            d: library.layout(data_type(d)?, (m, n), n)?,
         })
     }
 }

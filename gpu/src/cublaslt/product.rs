@@ -22,6 +22,8 @@ pub struct Product {
     pub d: &'static Format,
     /// Scales, and how sums are kept.
     pub mode: Mode,
+    /// Elements from row to row of A and of B, where those are parts of wider matrices; only without scales.
+    pub strides: Option<[usize; 2]>,
 }
 
 /// What the library calls the formats that it multiplies.
@@ -46,18 +48,42 @@ pub(super) fn data_type(format: &Format) -> Result<u32, GpuError> {
 }
 
 impl Product {
-    /// Bytes of A, B and D.
+    /// Bytes of A, B and D; of strided operands from the first element to the last.
     ///
     /// # Errors
-    /// [`GpuError::Shape`] beyond what can be addressed.
+    /// [`GpuError::Shape`] beyond what can be addressed, and for rows that overlap.
     pub fn bytes(&self) -> Result<[usize; 3], GpuError> {
-        let of = |format: &Format, rows: usize, cols: usize| {
-            let bits = rows.checked_mul(cols).and_then(|n| n.checked_mul(format.bits as usize));
+        let of = |format: &Format, rows: usize, cols: usize, stride: usize| {
+            if stride < cols {
+                let what = "elements from row to row";
+                return Err(GpuError::from(ShapeError::Length {
+                    what,
+                    expected: cols,
+                    got: stride,
+                }));
+            }
+            let before = rows.saturating_sub(1).checked_mul(stride);
+            let last = if rows == 0 { 0 } else { cols };
+            let count = before.and_then(|before| before.checked_add(last));
+            let bits = count.and_then(|count| count.checked_mul(format.bits as usize));
             let (what, expected, got) = ("elements", usize::MAX, rows);
             bits.map(|bits| bits / 8)
                 .ok_or_else(|| GpuError::from(ShapeError::Length { what, expected, got }))
         };
-        Ok([of(self.a, self.m, self.k)?, of(self.b, self.n, self.k)?, of(self.d, self.m, self.n)?])
+        let &Self { m, n, k, .. } = self;
+        let [a, b] = self.row_strides();
+        Ok([of(self.a, m, k, a)?, of(self.b, n, k, b)?, of(self.d, m, n, n)?])
+    }
+
+    /// Elements from row to row of A and of B.
+    pub(super) fn row_strides(&self) -> [usize; 2] {
+        self.strides.unwrap_or([self.k; 2])
+    }
+
+    /// What buffers must start at a multiple of: the library's own default, on which its choice of algorithm depends; of parts of wider
+    /// matrices, what it loads at a time.
+    pub(super) const fn alignment(&self) -> u32 {
+        if self.strides.is_some() { 16 } else { 256 }
     }
 
     /// The arguments in words, without the shape.
