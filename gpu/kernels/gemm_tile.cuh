@@ -12,6 +12,21 @@ struct GroupEnd {
     i64 end, start;
 };
 
+// What the scales of TILE rows of an operand span.
+struct Panel {
+    u32 above;                        // 255 less the least byte, of A; of B the least of the common powers that gemm_panel.cu finds
+    u32 largest;
+    u32 general;                      // B: some are too far apart
+    u32 reserved;
+};
+
+// True if gemm_wgmma.cu makes the tile: B's scales are multiplied into its elements, and what is left of a scale times a row's of A is
+// a number of f32.
+__device__ __forceinline__ bool folds(const Panel& a, const Panel& b) {
+    int least = (255 - (int)a.above) + (255 - (int)b.above), largest = (int)a.largest + (int)b.largest;
+    return !b.general && least >= 254 - 149 && largest <= 254 + 127;
+}
+
 // A [m, k]; B [n, k], along M [groups, n, k]; D [m, n], along K [groups, m, n].
 struct Gemm {
     const u8* a;
@@ -24,6 +39,9 @@ struct Gemm {
     int groups, axis;
     int a_layout, b_layout;
     int output;
+    // Without groups: panels of A and of B, if tiles that fold are made elsewhere.
+    const Panel* a_panels;
+    const Panel* b_panels;
 };
 
 // A CTA makes TILE by TILE outputs, from STEP elements of each row at a time.
@@ -72,13 +90,24 @@ __device__ __forceinline__ Group find_group(const Gemm& gemm, i64 row) {
     return {-1, 0, 0, 0};
 }
 
-// The tile of this CTA; false if there is none. blockIdx.x counts tiles, BAND rows of them at a time and in each band column by column;
-// blockIdx.y counts groups along K.
-__device__ __forceinline__ bool find_tile(const Gemm& gemm, Tile& tile) {
+// In tiles.
+struct Place {
+    i64 row, column;
+};
+
+// blockIdx.x counts tiles, BAND rows of them at a time and in each band column by column.
+__device__ __forceinline__ Place find_place(const Gemm& gemm) {
     i64 columns = (gemm.n + TILE - 1) / TILE, rows = gridDim.x / columns;
     i64 first = blockIdx.x / (BAND * columns) * BAND, within = blockIdx.x % (BAND * columns);
     i64 height = min((i64)BAND, rows - first);
-    i64 row = (first + within % height) * TILE, column = within / height * TILE;
+    return {first + within % height, within / height};
+}
+
+// The tile of this CTA; false if there is none. blockIdx.y counts groups along K.
+__device__ __forceinline__ bool find_tile(const Gemm& gemm, Tile& tile) {
+    Place place = find_place(gemm);
+    if (gemm.a_panels != nullptr && folds(gemm.a_panels[place.row], gemm.b_panels[place.column])) return false;
+    i64 columns = (gemm.n + TILE - 1) / TILE, row = place.row * TILE, column = place.column * TILE;
 
     i64 all_blocks = gemm.k / BLOCK;
     // Of this group: rows of A, the place of the tile in A and in B, blocks, and where BLOCKED scales begin.

@@ -23,6 +23,8 @@ pub struct Gpu {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     modules: Arc<Modules>,
+    /// Memory for what lies between kernels of one call. Calls that use it follow one another in the stream.
+    scratch: Arc<Mutex<Option<Buffer>>>,
 }
 
 impl Gpu {
@@ -43,7 +45,8 @@ impl Gpu {
         let arch = Arch::of_device(major, minor).ok_or(Missing::Architecture { major, minor })?;
         let context = CudaContext::new(ordinal).map_err(GpuError::driver("opening the device"))?;
         let stream = context.default_stream();
-        Ok(Self { found, arch, context, stream, modules: Arc::default() })
+        let (modules, scratch) = Default::default();
+        Ok(Self { found, arch, context, stream, modules, scratch })
     }
 
     /// The same device with a stream of its own, for work side by side. Buffers of one stream may not be handed to another.
@@ -52,7 +55,7 @@ impl Gpu {
     /// [`GpuError::Driver`].
     pub fn fork(&self) -> Result<Self, GpuError> {
         let stream = self.context.new_stream().map_err(GpuError::driver("making a stream"))?;
-        Ok(Self { stream, ..self.clone() })
+        Ok(Self { stream, scratch: Arc::default(), ..self.clone() })
     }
 
     /// The device's name.
@@ -107,6 +110,25 @@ impl Gpu {
         // SAFETY: bytes have no invalid values; the driver reports what cannot be had. An allocation is never empty.
         let buffer = unsafe { self.stream.alloc::<u8>(len.max(1)) };
         buffer.map_err(GpuError::driver(format!("allocating {len} bytes")))
+    }
+
+    /// Calls `f` with at least `len` bytes that hold anything and that nobody else uses until the stream has got past what `f` launches.
+    /// They are kept for the next call.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`], out of memory for one, and those of `f`.
+    pub(crate) fn with_scratch<T>(
+        &self,
+        len: usize,
+        f: impl FnOnce(&mut Buffer) -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = scratch.take().filter(|buffer| buffer.len() >= len);
+        let buffer = scratch.insert(match kept {
+            Some(buffer) => buffer,
+            None => self.allocate(len)?,
+        });
+        f(buffer)
     }
 
     /// A buffer with these bytes.

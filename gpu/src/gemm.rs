@@ -7,6 +7,7 @@ use crate::error::GpuError;
 use crate::launch::{pointer, pointer_mut, sized};
 use crate::program::{GEMM, GEMM_BLOCK_SCALED, element_define};
 use crate::quantize::Groups;
+use crate::warpgroup::{gains, multiplies};
 use crate::{View, ViewMut};
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 use cudarc::driver::{DeviceRepr, LaunchConfig};
@@ -40,8 +41,12 @@ pub struct Operand<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Half-precision tensor cores and an f32 multiply-add for each block: on `sm_90`, `sm_100` and `sm_120` the model
-    /// `mx-block-f16-pair`.
+    /// `mx-block-f16-pair`. The faster of the two kernels below.
     Halves,
+    /// The same by `mma.sync`, on every architecture.
+    Warps,
+    /// The same by `wgmma`, on `sm_90a`, without groups and where B is not E5M2.
+    Warpgroups,
     /// Tensor cores that know block scales, as the model `blackwell-mxf8f6f4` has them: `sm_120`, and no INT8. Nobody has run it yet.
     BlockScales,
 }
@@ -66,11 +71,11 @@ pub struct Product<'a> {
 /// `struct Gemm` of `gemm_tile.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Job {
-    a: u64,
-    b: u64,
-    a_scales: u64,
-    b_scales: u64,
+pub(crate) struct Job {
+    pub(crate) a: u64,
+    pub(crate) b: u64,
+    pub(crate) a_scales: u64,
+    pub(crate) b_scales: u64,
     d: u64,
     ends: u64,
     m: i64,
@@ -78,10 +83,12 @@ struct Job {
     k: i64,
     groups: i32,
     axis: i32,
-    a_layout: i32,
-    b_layout: i32,
+    pub(crate) a_layout: i32,
+    pub(crate) b_layout: i32,
     output: i32,
     reserved: i32,
+    pub(crate) a_panels: u64,
+    pub(crate) b_panels: u64,
 }
 
 #[expect(unsafe_code, reason = "kernel parameter")]
@@ -184,7 +191,14 @@ impl Gpu {
     pub fn multiply(&self, product: &Product<'_>, to: &mut ViewMut<'_>) -> Result<(), GpuError> {
         let Product { shape, a, b, groups, output, by } = *product;
         let program = match by {
-            By::Halves => GEMM,
+            By::Warpgroups if groups.is_some() || !multiplies(self.arch(), b.element) => {
+                let what = if groups.is_some() { "groups" } else { b.element.format().name };
+                let family = self.arch().family();
+                return Err(GpuError::Unsupported(format!(
+                    "warpgroup products on {family} with {what} on the side of B"
+                )));
+            }
+            By::Halves | By::Warps | By::Warpgroups => GEMM,
             By::BlockScales if self.arch() != Arch::Sm120a => {
                 let family = self.arch().family();
                 return Err(GpuError::Unsupported(format!(
@@ -208,7 +222,7 @@ impl Gpu {
         if tiles == 0 || along_k == 0 {
             return Ok(());
         }
-        let job = Job {
+        let mut job = Job {
             a: pointer(self, a.elements),
             b: pointer(self, b.elements),
             a_scales: pointer(self, a.scales),
@@ -224,6 +238,8 @@ impl Gpu {
             b_layout: b.blocked.into(),
             output: code,
             reserved: 0,
+            a_panels: 0,
+            b_panels: 0,
         };
         let aligned = |blocked: bool, scales: u64| !blocked || scales.is_multiple_of(4);
         if !(job.a | job.b).is_multiple_of(16)
@@ -248,7 +264,23 @@ impl Gpu {
             shared_mem_bytes: SHARED,
         };
         // SAFETY: `Job` is `struct Gemm`; buffers have the sizes that shape and groups call for, and the kernel stays within those.
-        unsafe { self.launch(&function, config, &job) }
+        let warps = |job: &Job| unsafe { self.launch(&function, config, job) };
+        let warpgroups = match by {
+            By::Warpgroups => true,
+            By::Halves => groups.is_none() && multiplies(self.arch(), b.element) && gains(shape),
+            By::Warps | By::BlockScales => false,
+        };
+        if warpgroups {
+            match self.multiply_by_warpgroups(product, &mut job, tiles, warps) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // The other kernel needs no memory of its own.
+                Err(error) if by == By::Halves && error.is_out_of_memory() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        (job.a_panels, job.b_panels) = (0, 0);
+        warps(&job)
     }
 }
 

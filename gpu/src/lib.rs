@@ -23,6 +23,7 @@ mod layout;
 pub mod probe;
 pub mod program;
 pub mod quantize;
+mod warpgroup;
 
 pub use arch::Arch;
 pub use device::Gpu;

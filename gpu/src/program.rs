@@ -46,10 +46,27 @@ pub const GEMM_BLOCK_SCALED: Program = program!(
     => "gemm_block_scaled.cu"
 );
 
+/// Operands laid out for [`GEMM_WGMMA`].
+pub const GEMM_PANEL: Program = program!(
+    "operand.cuh", "gemm_tile.cuh", "gemm_scales.cuh", "gemm_panel.cuh", "gemm_panel.cu" => "gemm_panel.cu"
+);
+/// Products on the warpgroup MMAs of `sm_90a`.
+pub const GEMM_WGMMA: Program = program!(
+    "operand.cuh", "gemm_tile.cuh", "gemm_scales.cuh", "gemm_store.cuh", "gemm_panel.cuh", "gemm_wgmma.cu" => "gemm_wgmma.cu"
+);
+
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 6] =
-        [QUANTIZE_ROW, QUANTIZE_BLOCK, DEQUANTIZE, LAYOUT, GEMM, GEMM_BLOCK_SCALED];
+    pub const ALL: [Self; 8] = [
+        QUANTIZE_ROW,
+        QUANTIZE_BLOCK,
+        DEQUANTIZE,
+        LAYOUT,
+        GEMM,
+        GEMM_BLOCK_SCALED,
+        GEMM_PANEL,
+        GEMM_WGMMA,
+    ];
 
     /// The text that is compiled.
     pub fn source(&self) -> String {
@@ -152,6 +169,21 @@ impl Program {
                 let pairs = Element::ALL.array_windows().copied();
                 pairs.chain([[last, first], [Element::E5m2; 2]]).map(pair).collect()
             }
+            // B has its scales multiplied in, which E5M2 has no room for.
+            "gemm_wgmma.cu" => {
+                let b = |i: usize| [Element::E4m3, Element::E2m1][i % 2];
+                Element::ALL.into_iter().enumerate().map(|(i, a)| pair([a, b(i)])).collect()
+            }
+            "gemm_panel.cu" => {
+                let of = |[a, b]: [Element; 2], side: &str| {
+                    let mut defines = pair([a, b]);
+                    defines.push(format!("OF_A={side}"));
+                    defines
+                };
+                let b = Element::ALL.into_iter().filter(|&element| element != Element::E5m2);
+                let a = Element::ALL.into_iter().map(|element| of([element, e4m3], "1"));
+                a.chain(b.map(|element| of([e4m3, element], "0"))).collect()
+            }
             "gemm_block_scaled.cu" => {
                 let takes = |&element: &Element| element != Element::Int8;
                 Element::ALL
@@ -166,7 +198,7 @@ impl Program {
 
     /// Whether fused multiply-adds are part of what it computes.
     pub fn may_fuse(&self) -> bool {
-        *self == GEMM
+        [GEMM, GEMM_WGMMA].contains(self)
     }
 }
 

@@ -51,6 +51,8 @@ enum Kind {
     Any,
     /// A few octaves, and special elements and scales here and there.
     Special,
+    /// A few octaves, and blocks of nothing but zeros under any scale.
+    Sparse,
 }
 
 struct Side {
@@ -73,13 +75,22 @@ impl Side {
                 }
             }
         };
-        let codes = (0..rows * k).map(|_| code()).collect();
+        let mut codes: Vec<u8> = (0..rows * k).map(|_| code()).collect();
         let mut scale = || match kind {
             Kind::Any => noise.below(255),
             Kind::Special if noise.below(500) == 0 => 255,
-            Kind::Near | Kind::Special => 122 + noise.below(11),
+            Kind::Near | Kind::Special | Kind::Sparse => 122 + noise.below(11),
         };
-        let scales = (0..rows * k / 32).map(|_| scale() as u8).collect();
+        let mut scales: Vec<u8> = (0..rows * k / 32).map(|_| scale() as u8).collect();
+        if matches!(kind, Kind::Sparse) {
+            let sign = (format.sign_bit() as u8) * u8::from(element != Element::Int8);
+            for (block, scale) in codes.chunks_exact_mut(32).zip(&mut scales) {
+                if noise.below(3) == 0 {
+                    block.fill_with(|| sign * noise.below(2) as u8);
+                    *scale = [0, 1, 127, 254][noise.below(4)];
+                }
+            }
+        }
         Self { element, rows, codes, scales }
     }
 
@@ -179,28 +190,39 @@ impl Case {
             scales: &scales[i],
             blocked,
         };
-        let product = Product {
-            shape: self.shape,
-            a: operand(&self.a, 0),
-            b: operand(&self.b, 1),
-            groups: groups.as_ref(),
-            output,
-            by: By::Halves,
-        };
-        gpu.multiply(&product, &mut d.slice_mut(..bytes)).unwrap();
-        let got = gpu.download(&d.slice(..bytes)).unwrap();
         let code = |bytes: &[u8]| bytes.iter().rev().fold(0, |code, &byte| code << 8 | byte as u32);
         let poison = code(&[0xa5, 0xa5, 0xa5, 0xa5][..width]);
-        for (i, (bytes, expected)) in got.chunks(width).zip(expected).enumerate() {
-            let expected = expected.unwrap_or(poison);
-            assert_eq!(code(bytes), expected, "{} at {i} of {:?}", output.name, self.shape);
+        for by in [By::Halves, By::Warps, By::Warpgroups] {
+            gpu.write(&vec![0xa5; bytes], &mut d.slice_mut(..bytes)).unwrap();
+            let product = Product {
+                shape: self.shape,
+                a: operand(&self.a, 0),
+                b: operand(&self.b, 1),
+                groups: groups.as_ref(),
+                output,
+                by,
+            };
+            match gpu.multiply(&product, &mut d.slice_mut(..bytes)) {
+                Err(GpuError::Unsupported(_)) if by == By::Warpgroups => {
+                    let takes = groups.is_none() && self.b.element != Element::E5m2;
+                    assert!(!takes || gpu.arch() != Arch::Sm90a);
+                    continue;
+                }
+                other => other.unwrap(),
+            }
+            let got = gpu.download(&d.slice(..bytes)).unwrap();
+            for (i, (bytes, &expected)) in got.chunks(width).zip(&expected).enumerate() {
+                let expected = expected.unwrap_or(poison);
+                let what = (output.name, by, self.shape);
+                assert_eq!(code(bytes), expected, "at {i} of {what:?}");
+            }
         }
     }
 }
 
 #[rstest]
 fn every_pair_is_its_model(
-    #[values(Kind::Near, Kind::Any, Kind::Special)] kind: Kind,
+    #[values(Kind::Near, Kind::Any, Kind::Special, Kind::Sparse)] kind: Kind,
     #[values(false, true)] blocked: bool,
 ) {
     let Some(gpu) = device() else { return };
@@ -212,6 +234,22 @@ fn every_pair_is_its_model(
             let case = Case::new([a, b], shape, None, kind, (7 * i + j) as u64);
             case.check(&gpu, blocked, [&F32, &BF16, &F16][(i + 2 * j) % 3]);
         }
+    }
+}
+
+/// More steps than a kernel has stages, and panels of which some take the fast way and others do not.
+#[rstest]
+fn long_products(#[values(Element::E4m3, Element::E2m1, Element::Int8)] b: Element) {
+    let Some(gpu) = device() else { return };
+    let shape = GemmShape { m: 136, n: 140, k: 1120 };
+    for (seed, a) in [Element::E4m3, Element::E5m2].into_iter().enumerate() {
+        let mut case = Case::new([a, b], shape, None, Kind::Sparse, seed as u64);
+        case.check(&gpu, false, &F32);
+        // A scale far from those of the other rows of its panel.
+        case.b.scales[130 * shape.k / 32 + 7] = 3;
+        case.check(&gpu, true, &BF16);
+        case.a.scales[10 * shape.k / 32 + 40] = 255;
+        case.check(&gpu, false, &F32);
     }
 }
 
