@@ -119,7 +119,8 @@ fn judge(
         convention: request.convention,
         judge,
         repeat_every: repeat_every(request.level, judge),
-        jobs: request.jobs,
+        // While a device works, whoever asked it waits, and another can make the next question.
+        jobs: if *spec == Spec::Cuda { 2 * request.jobs } else { request.jobs },
         bisect_for: request.timeout * 4,
     };
     let findings = with_meter(request, &record.spec, total, |progress| {

@@ -113,8 +113,14 @@ impl Side {
     }
 }
 
-/// The f32 bits of D, as the device gives them.
-fn outputs(gpu: &Gpu, a: &Side, b: &Side, k: usize) -> Result<Vec<u8>, GpuError> {
+/// The f32 bits of D, as the device gives them, and the kernel that made them: that of warpgroups where it takes the product and is asked
+/// for.
+fn outputs(
+    gpu: &Gpu,
+    (a, b): (&Side, &Side),
+    k: usize,
+    warpgroups: bool,
+) -> Result<(Vec<u8>, &'static str), GpuError> {
     let buffers = [&a.codes, &a.scales, &b.codes, &b.scales].map(|bytes| gpu.upload(bytes));
     let [a_codes, a_scales, b_codes, b_scales] = buffers;
     let (a_codes, a_scales, b_codes, b_scales) = (a_codes?, a_scales?, b_codes?, b_scales?);
@@ -125,17 +131,21 @@ fn outputs(gpu: &Gpu, a: &Side, b: &Side, k: usize) -> Result<Vec<u8>, GpuError>
         scales: &views[i + 1],
         blocked: false,
     };
-    let product = Product {
+    let mut product = Product {
         shape: GemmShape { m: ROWS, n: ROWS, k },
         a: operand(a.element, 0),
         b: operand(b.element, 2),
         groups: None,
         output: &F32,
-        by: By::Halves,
+        by: By::Warps,
     };
+    let mut kernel = "mma.sync";
+    if warpgroups && gpu.takes_warpgroups(&product) {
+        (product.by, kernel) = (By::Warpgroups, "wgmma");
+    }
     let mut d = gpu.upload(&vec![0xa5; ROWS * ROWS * 4])?;
     gpu.multiply(&product, &mut d.as_view_mut())?;
-    gpu.download(&d.as_view())
+    Ok((gpu.download(&d.as_view())?, kernel))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -158,7 +168,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     a.repeat(true);
                     b.repeat(false);
                 }
-                let d = outputs(&gpu, &a, &b, k)?;
+                let (d, kernel) = outputs(&gpu, (&a, &b), k, (i + j + at) % 2 == 1)?;
                 let d: Vec<u8> = KEPT[0]
                     .iter()
                     .flat_map(|row| KEPT[1].map(|column| &d[(row * ROWS + column) * 4..][..4]))
@@ -167,6 +177,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     .collect();
                 let set: Value = json!({
                     "kind": kind.name(),
+                    "kernel": kernel,
                     "a": left.format().name,
                     "b": right.format().name,
                     "m": KEPT[0].len(),
@@ -184,7 +195,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let manifest = json!({
         "device": format!("{} ({})", gpu.name(), gpu.arch()),
-        "kernels": format!("sha256 {}", mx_gpu::program::digest()),
+        "kernels": mx_gpu::program::digest(),
         "rows": KEPT,
         "of": ROWS,
         "layout": "rows of A and of B and their outputs, out of products of 300 rows each: a [m][k], b [n][k] codes, one a byte; a_scales [m][k/32], b_scales [n][k/32] E8M0 bytes; d [m][n] f32 bits as the device gave them, little endian; at byte offsets of mx.bin",

@@ -180,6 +180,11 @@ fn output_code(output: &Format) -> Result<i32, GpuError> {
 }
 
 impl Gpu {
+    /// Whether [`By::Warpgroups`] takes a product.
+    pub fn takes_warpgroups(&self, product: &Product<'_>) -> bool {
+        product.groups.is_none() && multiplies(self.arch(), product.b.element)
+    }
+
     /// D = A·Bᵀ, or of each group: along M D [m, n], whose rows beyond the last group are left alone; along K D [groups, m, n], zero for
     /// empty groups.
     ///
@@ -191,11 +196,11 @@ impl Gpu {
     pub fn multiply(&self, product: &Product<'_>, to: &mut ViewMut<'_>) -> Result<(), GpuError> {
         let Product { shape, a, b, groups, output, by } = *product;
         let program = match by {
-            By::Warpgroups if groups.is_some() || !multiplies(self.arch(), b.element) => {
-                let what = if groups.is_some() { "groups" } else { b.element.format().name };
+            By::Warpgroups if !self.takes_warpgroups(product) => {
+                let what = if groups.is_some() { "of groups" } else { "of these formats" };
                 let family = self.arch().family();
                 return Err(GpuError::Unsupported(format!(
-                    "warpgroup products on {family} with {what} on the side of B"
+                    "products {what} on {family} by warpgroups"
                 )));
             }
             By::Halves | By::Warps | By::Warpgroups => GEMM,
@@ -267,7 +272,7 @@ impl Gpu {
         let warps = |job: &Job| unsafe { self.launch(&function, config, job) };
         let warpgroups = match by {
             By::Warpgroups => true,
-            By::Halves => groups.is_none() && multiplies(self.arch(), b.element) && gains(shape),
+            By::Halves => self.takes_warpgroups(product) && gains(shape),
             By::Warps | By::BlockScales => false,
         };
         if warpgroups {

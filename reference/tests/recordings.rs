@@ -4,9 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use mx_reference::Format;
-use mx_reference::format::{BF16, E4M3, E5M2, F16, F32};
-use mx_reference::gemm::{Accumulation, Codes, Gemm, GemmShape, Model, Operand};
+use mx_reference::format::{BF16, E4M3, E5M2, E8M0, F16, F32};
+use mx_reference::gemm::{Accumulation, BlockScales, Codes, Gemm, GemmShape, Model, Operand};
+use mx_reference::{Element, Format};
 use std::path::Path;
 
 /// Which model a set was recorded from, by GPU and element format.
@@ -152,4 +152,42 @@ fn our_recordings_of_an_h200_are_predicted() {
     }
     println!("{outputs} outputs of an H200 predicted");
     assert!(outputs > 10_000 && other_splits > 0);
+}
+
+/// The products of this project's own kernels, every pair of formats, as `gpu/examples/record.rs` brought them back from the device:
+/// ordinary scales, any, special elements and scales, sums that cancel.
+#[test]
+fn our_products_on_an_h200_are_predicted() {
+    let manifest: serde_json::Value =
+        serde_json::from_str(include_str!("recordings/h200-mx.json")).unwrap();
+    let data = include_bytes!("recordings/h200-mx.bin");
+    let accumulation = Model::MxBlockF16Pair.accumulation();
+    let (mut outputs, mut inexact) = (0, 0);
+    for set in manifest["sets"].as_array().unwrap() {
+        let number = |key: &str| set[key].as_u64().unwrap() as usize;
+        let (m, n, k) = (number("m"), number("n"), number("k"));
+        let part = |key: &str, size: usize| &data[number(key)..][..size];
+        let operand = |side: &str, rows: usize| Operand {
+            format: Element::from_name(set[side].as_str().unwrap()).unwrap().format(),
+            codes: Codes::Bytes(part(&format!("{side}_at"), rows * k)),
+            scales: Some(BlockScales {
+                format: &E8M0,
+                bytes: part(&format!("{side}_scales_at"), rows * k / 32),
+                block: 32,
+            }),
+        };
+        let shape = GemmShape { m, n, k };
+        let gemm = Gemm::new(shape, operand("a", m), operand("b", n), None, None).unwrap();
+        let recorded = words(part("d_at", m * n * 4));
+        let predicted = gemm.accumulate(&accumulation, &F32).unwrap();
+        for (&recorded, &predicted) in recorded.iter().zip(&predicted) {
+            // Any NaN stands for any other.
+            let both_nan = F32.is_nan(recorded) && F32.is_nan(predicted);
+            assert!(recorded == predicted || both_nan, "{recorded:x} {predicted:x} {set}");
+        }
+        outputs += recorded.len();
+        inexact += gemm.exact(&F32).iter().zip(&recorded).filter(|(a, b)| a != b).count();
+    }
+    println!("{outputs} outputs of our kernels on an H200 predicted, {inexact} of them not exact");
+    assert!(outputs > 5000 && inexact > 1000);
 }

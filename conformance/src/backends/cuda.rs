@@ -314,7 +314,7 @@ impl Cuda {
         scales.download(gpu, outputs, "scales")
     }
 
-    /// Multiplies with plain scales, or, every other call, with blocked ones.
+    /// Multiplies with plain scales, or, every other call, with blocked ones; by each of the kernels that take the product, which must agree.
     fn multiply(
         &self,
         g: &Gemm,
@@ -357,15 +357,28 @@ impl Cuda {
         let mut output = Output::upload(gpu, outputs, "output")?;
         let (a_codes, a_bytes) = (a_elements.view(), a_scales.view());
         let (b_codes, b_bytes) = (b_elements.view(), b_scales.view());
-        let product = Product {
+        let mut product = Product {
             shape: GemmShape { m, n, k },
             a: Operand { element: a, elements: &a_codes, scales: &a_bytes, blocked },
             b: Operand { element: b, elements: &b_codes, scales: &b_bytes, blocked },
             groups: groups.as_ref(),
             output: g.output.format(),
-            by: By::Halves,
+            by: By::Warps,
         };
         gpu.multiply(&product, &mut output.view())?;
+        if gpu.takes_warpgroups(&product) {
+            let mut again = Output::upload(gpu, outputs, "output")?;
+            product.by = By::Warpgroups;
+            gpu.multiply(&product, &mut again.view())?;
+            let [one, other] =
+                [&output, &again].map(|output| gpu.download(&output.buffer.as_view()));
+            if let Some(byte) = one?.iter().zip(&other?).position(|(one, other)| one != other) {
+                let text = format!(
+                    "kernels of warps and of warpgroups differ, first at byte {byte} of the output"
+                );
+                return Err(GpuError::Unsupported(text));
+            }
+        }
         output.download(gpu, outputs, "output")
     }
 

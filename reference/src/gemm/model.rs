@@ -148,7 +148,6 @@ impl Model {
     /// How well it is known.
     pub const fn standing(self) -> Standing {
         match self {
-            Self::MxBlockF16Pair => Standing::Unverified,
             Self::Exact | Self::F32Sequential | Self::F32Pairwise => Standing::Definition,
             Self::AdaFp8
             | Self::HopperFp8
@@ -156,7 +155,8 @@ impl Model {
             | Self::Sm90MmaFp8
             | Self::AdaBf16
             | Self::HopperBf16
-            | Self::HopperF16 => Standing::Replayed,
+            | Self::HopperF16
+            | Self::MxBlockF16Pair => Standing::Replayed,
             Self::BlackwellMxf8f6f4 | Self::BlackwellMxf4 | Self::BlackwellMxf4nvf4 => {
                 Standing::Published
             }
@@ -185,7 +185,7 @@ impl Model {
                 "arXiv 2512.07004; replayed on its recordings of mma.sync m16n8k8 on Ada"
             }
             Self::MxBlockF16Pair => {
-                "gpu/kernels/gemm.cu of this project; asked bit for bit in its certificate of an H200, no raw outputs recorded"
+                "gpu/kernels/gemm.cu and gemm_wgmma.cu of this project; replayed on recordings of them on an H200"
             }
             Self::HopperBf16 | Self::HopperF16 => {
                 "arXiv 2512.07004; replayed on its recordings of mma.sync m16n8k16 on H100, H200 and B200; wgmma and tcgen05 by MMA-Sim"
