@@ -145,8 +145,6 @@ pub struct CellPlan {
 
 /// Blocks in one call: enough to amortise a call, few enough to bisect and to bound memory.
 const BLOCKS_PER_CALL: u64 = 1 << 14;
-/// For whole domains.
-const BLOCKS_PER_CALL_EXHAUSTIVE: u64 = 1 << 16;
 
 /// The cells of a level that have any case left after the filters; no filter selects everything.
 pub fn plan(
@@ -177,11 +175,7 @@ pub fn plan(
             }
         }
         if let Op::Quantize(q) = op {
-            let size = match level {
-                Level::Exhaustive => BLOCKS_PER_CALL_EXHAUSTIVE,
-                _ => BLOCKS_PER_CALL,
-            };
-            let batches = chunks(blocks, size);
+            let batches = chunks(blocks, BLOCKS_PER_CALL);
             let works =
                 batches.into_iter().map(|runs| Work::Blocks(Batch { op: q, runs, multiple }));
             plan.works.splice(0..0, works);

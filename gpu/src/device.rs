@@ -6,14 +6,19 @@ use crate::probe::{self, Found, Missing};
 use crate::program::Program;
 use crate::{Buffer, View, ViewMut};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaModule, CudaStream, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaContext, CudaFunction, CudaModule, CudaStream, DeviceRepr, DriverError, LaunchConfig,
+    PinnedHostSlice, PushKernelArg, result as driver, sys,
 };
 use cudarc::nvrtc::Ptx;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-type Modules = Mutex<BTreeMap<(&'static str, Vec<String>), Arc<CudaModule>>>;
+/// Bytes of page-locked memory.
+const STAGING: usize = 8 << 20;
+
+/// By program and defines. Whoever needs a module while another compiles it waits for that.
+type Modules = Mutex<BTreeMap<(&'static str, Vec<String>), Arc<Mutex<Option<Arc<CudaModule>>>>>>;
 
 /// A device with a context and a stream of its own. Kernels are compiled when first launched, and kept. Clones share everything.
 #[derive(Clone, Debug)]
@@ -25,6 +30,20 @@ pub struct Gpu {
     modules: Arc<Modules>,
     /// Memory for what lies between kernels of one call. Calls that use it follow one another in the stream.
     scratch: Arc<Mutex<Option<Buffer>>>,
+    /// Page-locked memory that bytes go through on their way: the driver's own has one lock for all streams.
+    staging: Arc<Mutex<Option<PinnedHostSlice<u8>>>>,
+}
+
+/// Lets the device's memory pool keep what is freed: otherwise it goes back to the driver whenever a stream is waited for, and the next
+/// allocation waits for all others.
+#[expect(unsafe_code, reason = "driver calls that the safe bindings do not have")]
+fn keep_memory(device: sys::CUdevice) -> Result<(), DriverError> {
+    // SAFETY: the device is that of an open context.
+    let pool = unsafe { driver::device::get_default_mem_pool(device) }?;
+    let mut threshold = u64::MAX;
+    let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: the pool is the device's own, and the attribute's value is a u64 that is read before the call returns.
+    unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut threshold).cast()) }.result()
 }
 
 impl Gpu {
@@ -44,9 +63,14 @@ impl Gpu {
         let (major, minor) = found.capability;
         let arch = Arch::of_device(major, minor).ok_or(Missing::Architecture { major, minor })?;
         let context = CudaContext::new(ordinal).map_err(GpuError::driver("opening the device"))?;
+        // Threads that wait leave their core to others.
+        context.set_blocking_synchronize().map_err(GpuError::driver("choosing how to wait"))?;
+        if context.has_async_alloc() {
+            keep_memory(context.cu_device()).map_err(GpuError::driver("setting up memory"))?;
+        }
         let stream = context.default_stream();
-        let (modules, scratch) = Default::default();
-        Ok(Self { found, arch, context, stream, modules, scratch })
+        let (modules, scratch, staging) = Default::default();
+        Ok(Self { found, arch, context, stream, modules, scratch, staging })
     }
 
     /// The same device with a stream of its own, for work side by side. Buffers of one stream may not be handed to another.
@@ -55,7 +79,8 @@ impl Gpu {
     /// [`GpuError::Driver`].
     pub fn fork(&self) -> Result<Self, GpuError> {
         let stream = self.context.new_stream().map_err(GpuError::driver("making a stream"))?;
-        Ok(Self { stream, scratch: Arc::default(), ..self.clone() })
+        let (scratch, staging) = Default::default();
+        Ok(Self { stream, scratch, staging, ..self.clone() })
     }
 
     /// The device's name.
@@ -151,8 +176,32 @@ impl Gpu {
         if bytes.len() != to.len() {
             return Err(GpuError::Size { what: "upload", expected: to.len(), got: bytes.len() });
         }
-        self.stream.memcpy_htod(bytes, to).map_err(GpuError::driver("copying to the device"))?;
-        self.synchronize()
+        let failed = || GpuError::driver("copying to the device");
+        self.with_staging(|staging| {
+            for (index, part) in bytes.chunks(STAGING).enumerate() {
+                let staged = &mut staging.as_mut_slice().map_err(failed())?[..part.len()];
+                staged.copy_from_slice(part);
+                let to = &mut to.slice_mut(index * STAGING..index * STAGING + part.len());
+                self.stream.memcpy_htod(staged, to).map_err(failed())?;
+                self.synchronize()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `f` with memory for bytes on their way.
+    #[expect(unsafe_code, reason = "an uninitialised allocation")]
+    fn with_staging(
+        &self,
+        f: impl FnOnce(&mut PinnedHostSlice<u8>) -> Result<(), GpuError>,
+    ) -> Result<(), GpuError> {
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        if staging.is_none() {
+            // SAFETY: bytes have no invalid values, and none is read before it was written.
+            let pinned = unsafe { self.context.alloc_pinned_with_flags(STAGING, 0) };
+            *staging = Some(pinned.map_err(GpuError::driver("allocating page-locked memory"))?);
+        }
+        staging.as_mut().map_or(Ok(()), f)
     }
 
     /// Copies bytes back, once everything before is done.
@@ -160,9 +209,30 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::Driver`]: faults of kernels launched before show here.
     pub fn download(&self, from: &View<'_>) -> Result<Vec<u8>, GpuError> {
-        let bytes = self.stream.clone_dtoh(from).map_err(GpuError::driver("copying back"))?;
-        self.synchronize()?;
+        let mut bytes = vec![0; from.len()];
+        self.download_into(from, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The same, into bytes that are there already.
+    ///
+    /// # Errors
+    /// [`GpuError::Size`], [`GpuError::Driver`].
+    pub fn download_into(&self, from: &View<'_>, to: &mut [u8]) -> Result<(), GpuError> {
+        if from.len() != to.len() {
+            return Err(GpuError::Size { what: "download", expected: from.len(), got: to.len() });
+        }
+        let failed = || GpuError::driver("copying back");
+        self.with_staging(|staging| {
+            for (index, part) in to.chunks_mut(STAGING).enumerate() {
+                let staged = &mut staging.as_mut_slice().map_err(failed())?[..part.len()];
+                let from = from.slice(index * STAGING..index * STAGING + part.len());
+                self.stream.memcpy_dtoh(&from, staged).map_err(failed())?;
+                self.synchronize()?;
+                part.copy_from_slice(staged);
+            }
+            Ok(())
+        })
     }
 
     /// Copies between buffers of the device.
@@ -209,8 +279,12 @@ impl Gpu {
 
     fn module(&self, program: Program, defines: &[String]) -> Result<Arc<CudaModule>, GpuError> {
         let key = (program.name, defines.to_vec());
-        let known = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = known().get(&key) {
+        let place = {
+            let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(modules.entry(key).or_default())
+        };
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = &*place {
             return Ok(Arc::clone(module));
         }
         let cubin = program.compile(self.arch, defines)?;
@@ -218,7 +292,7 @@ impl Gpu {
             .context
             .load_module(Ptx::from_binary(cubin))
             .map_err(GpuError::driver(format!("loading {}", program.name)))?;
-        known().insert(key, Arc::clone(&module));
+        *place = Some(Arc::clone(&module));
         Ok(module)
     }
 

@@ -153,7 +153,7 @@ impl Output {
         name: &str,
     ) -> Result<(), GpuError> {
         if let Some((bytes, _)) = outputs.guarded_mut(name) {
-            bytes.copy_from_slice(&gpu.download(&self.buffer.slice(..bytes.len()))?);
+            gpu.download_into(&self.buffer.slice(..bytes.len()), bytes)?;
         }
         Ok(())
     }
