@@ -1,16 +1,17 @@
 //! One question to a backend: poisoned buffers, guarded inputs, a second call, and what differs.
 
+mod failure;
+
 use crate::accuracy::Accuracy;
 use crate::algorithm::{Algorithm, shape};
 use crate::backend::{Backend, Fault, Refusal};
-use crate::compare::{Site, differences};
+use crate::compare::{Site, differences, unsteady};
 use crate::digest;
 use crate::judge::Judge;
 use crate::outputs::Outputs;
-use crate::record::{Failure, FailureKind, SiteRecord};
+use crate::record::FailureKind;
 use crate::runner::{InternalError, Options};
 use crate::selection::Work;
-use mx_reference::{Rule, ScaleLayout};
 use mx_vectors::op::Split;
 use mx_vectors::pad::padded;
 use mx_vectors::{Block, Call, Data, Op, Quantize, Source, Tensors};
@@ -20,10 +21,6 @@ use zerocopy::IntoBytes;
 
 /// What fresh output buffers hold in the first and in the second call.
 const POISON: [u8; 2] = [0xa5, 0x5a];
-/// Wrong elements kept of a failing case.
-const SITES: usize = 4;
-/// Wrong elements shown of one case that is looked at alone.
-const MANY: usize = 64;
 
 /// A call with its right answer and the cases it stands for.
 #[derive(Debug)]
@@ -45,13 +42,24 @@ pub struct Asked {
     by_case: BTreeMap<u64, (FailureKind, Vec<Site>)>,
     /// A failure of the whole call.
     whole: Option<(FailureKind, String)>,
+    /// Elements that came otherwise when the same was asked again, both times within the interval that they are held to.
+    pub unsteady: u64,
     /// How accurate products were, of backends that others judge.
     pub accuracy: Option<Accuracy>,
 }
 
 impl Asked {
     fn whole(kind: FailureKind, message: String) -> Self {
-        Self { elements: 0, by_case: BTreeMap::new(), whole: Some((kind, message)), accuracy: None }
+        let (whole, by_case) = (Some((kind, message)), BTreeMap::new());
+        Self { elements: 0, by_case, whole, unsteady: 0, accuracy: None }
+    }
+
+    /// Adds wrong elements; a case fails in the way of its first one.
+    fn add(&mut self, question: &Question<'_>, sites: Vec<(FailureKind, Site)>) {
+        for (kind, site) in sites {
+            let entry = self.by_case.entry(question.place(&site).0);
+            entry.or_insert((kind, Vec::new())).1.push(site);
+        }
     }
 
     /// Which of `cases` cases failed.
@@ -260,96 +268,6 @@ impl<'a> Question<'a> {
         counts
     }
 
-    /// The first failure of each class, each with its case's ordinal.
-    pub fn failures(&self, asked: Asked) -> Vec<(u64, Failure)> {
-        if let Some((kind, message)) = asked.whole {
-            let failure = Failure { id: self.id(0), kind, message, sites: Vec::new(), wrong: 0 };
-            return vec![(0, failure)];
-        }
-        let mut seen = BTreeSet::new();
-        asked
-            .by_case
-            .into_iter()
-            .filter(|(ordinal, _)| seen.insert(self.work.class(*ordinal)))
-            .map(|(ordinal, (kind, sites))| (ordinal, self.failure(ordinal, kind, &sites, SITES)))
-            .collect()
-    }
-
-    /// The first failing case with its wrong elements: all of a block's, the first 64 of a tensor's.
-    pub fn first_failure(&self, asked: Asked) -> Option<Failure> {
-        if asked.whole.is_some() {
-            return self.failures(asked).pop().map(|(_, failure)| failure);
-        }
-        let (ordinal, (kind, sites)) = asked.by_case.into_iter().next()?;
-        Some(self.failure(ordinal, kind, &sites, MANY))
-    }
-
-    fn failure(&self, ordinal: u64, kind: FailureKind, sites: &[Site], limit: usize) -> Failure {
-        let wrong = sites.len() as u64;
-        let message = match (kind, wrong) {
-            (FailureKind::Unstable, _) => {
-                "the same call gave another answer, or elements were never written".to_owned()
-            }
-            (_, 1) => "1 wrong element".to_owned(),
-            _ => format!("{wrong} wrong elements"),
-        };
-        let record = |site: &Site| {
-            let digits = 2 * self.expected[&site.tensor].data.width();
-            SiteRecord {
-                tensor: site.tensor.clone(),
-                at: self.place(site).1,
-                place: self.describe(site),
-                expected: match site.rule {
-                    Rule::AnyNan => "nan".to_owned(),
-                    Rule::Between { low, high } => format!("{low:0digits$x}..={high:0digits$x}"),
-                    _ => format!("{:0digits$x}", site.expected),
-                },
-                got: format!("{:0digits$x}", site.got),
-            }
-        };
-        // The scale comes first: its error explains those of the elements.
-        let mut shown: Vec<&Site> = sites.iter().collect();
-        shown.sort_by_key(|site| (site.tensor != "scales", site.index));
-        let sites = shown.into_iter().take(limit).map(record).collect();
-        Failure { id: self.id(ordinal), kind, message, sites, wrong }
-    }
-
-    /// Where a wrong element is, in words.
-    fn describe(&self, site: &Site) -> String {
-        let shape = &self.expected[&site.tensor].shape;
-        match (self.work, &shape[..]) {
-            (Work::Blocks(_), _) if site.tensor == "scales" => "scale".to_owned(),
-            (Work::Blocks(_), _) => format!("lane {}", self.place(site).1),
-            (_, [_, cols]) if *cols > 0 => {
-                format!("row {}, column {}", site.index / cols, site.index % cols)
-            }
-            _ => match self.blocked_shape().map(|s| ScaleLayout::Blocked.place(s, site.index)) {
-                Some(Some((r, c))) => {
-                    format!("byte {}, the scale of row {r}, block {c}", site.index)
-                }
-                Some(None) => format!("byte {}, padding", site.index),
-                None => format!("index {}", site.index),
-            },
-        }
-    }
-
-    /// Rows and columns of the scales of a call whose output is blocked.
-    fn blocked_shape(&self) -> Option<(usize, usize)> {
-        match self.call.op {
-            Op::Swizzle => match self.call.inputs.get("scales")?.shape[..] {
-                [rows, cols] => Some((rows, cols)),
-                _ => None,
-            },
-            Op::Quantize(q) if q.layout == ScaleLayout::Blocked => {
-                match self.expected.get("elements")?.shape[..] {
-                    [rows, cols] => Some((rows, cols / q.block.cols())),
-                    _ => None,
-                }
-            }
-            _ => None,
-        }
-    }
-
     /// Lets the reference confirm native's answer to one case.
     ///
     /// # Errors
@@ -395,16 +313,11 @@ pub fn ask(
         Judge::Native => Accuracy::of(&question.call, &question.expected, &first),
         Judge::Oracle | Judge::Reference => None,
     };
-    let mut asked = Asked { elements, by_case: BTreeMap::new(), whole: None, accuracy };
-    let mut add = |kind, sites: &[Site]| {
-        for site in sites {
-            let entry = asked.by_case.entry(question.place(site).0);
-            entry.or_insert((kind, Vec::new())).1.push(site.clone());
-        }
-    };
+    let mut asked =
+        Asked { elements, by_case: BTreeMap::new(), whole: None, unsteady: 0, accuracy };
     let sites = wrong(&first);
     if !repeat {
-        add(FailureKind::Mismatch, &sites);
+        asked.add(question, sites.into_iter().map(|site| (FailureKind::Mismatch, site)).collect());
         return Ok(asked);
     }
     let second = match once(backend, question, POISON[1])? {
@@ -412,17 +325,47 @@ pub fn ask(
         Err(asked) => return Ok(asked),
     };
     if first == second {
-        add(FailureKind::Mismatch, &sites);
+        asked.add(question, sites.into_iter().map(|site| (FailureKind::Mismatch, site)).collect());
     } else {
-        let again = wrong(&second);
-        let (stable, gone): (Vec<_>, Vec<_>) =
-            sites.into_iter().partition(|site| again.contains(site));
-        let new: Vec<_> = again.into_iter().filter(|site| !stable.contains(site)).collect();
-        add(FailureKind::Unstable, &gone);
-        add(FailureKind::Unstable, &new);
-        add(FailureKind::Mismatch, &stable);
+        asked.unsteady =
+            unsteady(&question.call, convention, &question.expected, [&first, &second]);
+        asked.add(question, of_both(sites, wrong(&second), [&first, &second]));
     }
     Ok(asked)
+}
+
+/// The wrong elements of two answers, each once, and in which way.
+fn of_both(
+    sites: Vec<Site>,
+    again: Vec<Site>,
+    [first, second]: [&Tensors; 2],
+) -> Vec<(FailureKind, Site)> {
+    let known: BTreeSet<(String, usize)> =
+        sites.iter().map(|site| (site.tensor.clone(), site.index)).collect();
+    let new = again.into_iter().filter(|site| !known.contains(&(site.tensor.clone(), site.index)));
+    let mut both: Vec<(FailureKind, Site)> = sites
+        .iter()
+        .cloned()
+        .chain(new)
+        .map(|site| {
+            let [got, again] = [first, second].map(|of| of[&site.tensor].data.get(site.index));
+            let width = first[&site.tensor].data.width();
+            let poison = POISON.map(|byte| u32::from_le_bytes([byte; 4]) >> (32 - 8 * width));
+            let kind = match [got, again] {
+                _ if got == again => FailureKind::Mismatch,
+                bits if bits == poison => FailureKind::Unwritten,
+                _ => FailureKind::Nondeterministic,
+            };
+            (kind, Site { got, again: (got != again).then_some(again), ..site })
+        })
+        .collect();
+    // A case fails in the way of its first site, and what changes between calls explains the rest.
+    both.sort_by_key(|(kind, _)| match kind {
+        FailureKind::Nondeterministic => 0,
+        FailureKind::Unwritten => 1,
+        _ => 2,
+    });
+    both
 }
 
 /// What a refusal inside the claim comes to.

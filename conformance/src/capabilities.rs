@@ -185,6 +185,16 @@ impl Capabilities {
             "op",
             "status",
         ];
+        // What others call such claims.
+        const SYNONYMS: [(&str, &str); 3] = [
+            ("outputs", "`inputs`, in which products claim their outputs"),
+            ("output", "`inputs`, in which products claim their outputs"),
+            ("accumulation", "`accumulate`"),
+        ];
+        let synonym = |key: &&str| SYNONYMS.iter().find(|(given, _)| given == key);
+        if let Some((given, right)) = keys.iter().find_map(synonym) {
+            return Some(format!("unknown key `{given}` (did you mean {right}?)"));
+        }
         let typo = |what: &str, given: &str, known: &[&str]| {
             near_miss(given, known)
                 .map(|right| format!("unknown {what} `{given}` (did you mean `{right}`?)"))
@@ -382,6 +392,8 @@ mod tests {
         let fine = r#"{"ops":["quantize","gemm"],"blocks":[32],"conventions":["my-own"],"profiles":["nvfp4/two-level"]}"#;
         assert_eq!(misspelt(fine), None);
         assert!(parse("{}").misspelt(&["layout"]).unwrap().contains("`layouts`"));
+        assert!(parse("{}").misspelt(&["name", "outputs"]).unwrap().contains("`inputs`"));
+        assert!(parse("{}").misspelt(&["accumulation"]).unwrap().contains("`accumulate`"));
         assert_eq!(parse("{}").misspelt(&["mxcert", "homepage"]), None);
     }
 

@@ -4,12 +4,16 @@ mod fingerprints;
 
 use crate::backend::Backend;
 use crate::backends::{Opened, Spec};
+use crate::capabilities::Capabilities;
 use crate::judge::Judge;
 use crate::progress::{Meter, Progress, Quiet};
 use crate::record::{BackendRecord, Claims, FaultRecord, RunRecord, SCHEMA};
 use crate::report::certificate::Statement;
+use crate::report::count;
 use crate::runner::{Findings, InternalError, Options, run};
-use crate::selection::{CellPlan, Filter, Work, plan};
+use crate::selection::{Filter, Work, plan};
+use crate::unasked::unasked;
+use crate::unmatched::unmatched;
 use crate::verdict::{Exit, Verdict};
 use mx_reference::Convention;
 use mx_vectors::{Level, cells::cells, classes};
@@ -113,6 +117,7 @@ fn judge(
     let claimed = asked.filter(|op| capabilities.covers(op));
     let plans =
         plan(claimed, &classes::ALL, request.level, &request.filters, capabilities.multiple());
+    record.unasked = unasked(&capabilities);
     let total = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();
     let judge = spec.judge();
     let options = Options {
@@ -126,7 +131,10 @@ fn judge(
     let findings = with_meter(request, &record.spec, total, |progress| {
         run(backend, &plans, options, progress)
     })?;
-    settle(record, findings, &plans);
+    settle(record, findings);
+    if plans.is_empty() {
+        record.reason = nothing_asked(request, &capabilities);
+    }
     if request.fingerprint && request.level > Level::Smoke {
         fingerprints::take(request, spec, backend, &plans, record);
     }
@@ -157,7 +165,17 @@ fn with_meter<T>(
     result
 }
 
-fn settle(record: &mut BackendRecord, findings: Findings, plans: &[CellPlan]) {
+/// Why a backend was asked nothing.
+fn nothing_asked(request: &Request, claims: &Capabilities) -> String {
+    let filters = &request.filters;
+    match unmatched(filters, request.level, claims.accumulate) {
+        Some(why) => why,
+        None if filters.is_empty() => "nothing that it claims is asked".to_owned(),
+        None => "what the filters name is not among what the backend claims".to_owned(),
+    }
+}
+
+fn settle(record: &mut BackendRecord, findings: Findings) {
     for cell in &findings.cells {
         record.counts.add(&cell.counts);
     }
@@ -170,16 +188,20 @@ fn settle(record: &mut BackendRecord, findings: Findings, plans: &[CellPlan]) {
     let counts = record.counts;
     record.reason = match record.verdict {
         Verdict::Conformant => {
-            format!("{} cases in {} cells, every output right", counts.passed, record.cells.len())
+            let cells = count(record.cells.len() as u64, "cell");
+            format!("{} in {cells}, every output right", count(counts.passed, "case"))
         }
         Verdict::NonConformant => {
-            format!("{} of {} cases failed", counts.failed, counts.failed + counts.passed)
-        }
-        Verdict::NotEstablished if plans.is_empty() => {
-            "no case of this level matches the filters and what the backend claims".to_owned()
+            format!("{} of {} failed", counts.failed, count(counts.failed + counts.passed, "case"))
         }
         Verdict::NotEstablished => match record.faults.first() {
-            Some(first) => format!("{} fault(s); the first: {}", record.faults.len(), first.fault),
+            Some(first) => {
+                format!(
+                    "{}; the first: {}",
+                    count(record.faults.len() as u64, "fault"),
+                    first.fault
+                )
+            }
             None => "none of the cases could be asked: all lie outside what the backend claims"
                 .to_owned(),
         },

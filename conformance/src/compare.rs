@@ -18,6 +18,8 @@ pub struct Site {
     pub rule: Rule,
     /// The bits that came.
     pub got: u32,
+    /// The bits that came when the same was asked again, if they were others.
+    pub again: Option<u32>,
 }
 
 /// Every element of `got` that breaks its rule, in order.
@@ -51,15 +53,41 @@ pub fn differences(
             };
             if !holds {
                 let tensor = name.clone();
-                sites.push(Site { tensor, index, expected: want, rule: how, got: have });
+                let (expected, rule, got) = (want, how, have);
+                sites.push(Site { tensor, index, expected, rule, got, again: None });
             }
         }
     }
     sites
 }
 
+/// How many elements two answers differ in that an interval allows: with one accumulation, in one order, they would not.
+pub fn unsteady(
+    call: &Call,
+    convention: &'static Convention,
+    expected: &Tensors,
+    [first, second]: [&Tensors; 2],
+) -> u64 {
+    let of = |(name, right): (&String, &Tensor)| {
+        let unequal = unequal(&first[name].data, &second[name].data);
+        if unequal.is_empty() {
+            return 0;
+        }
+        let rules = rules(&call.op, convention, &call.inputs, expected, name);
+        let Some(format) = output_format(&call.op, right) else { return 0 };
+        let within = |&index: &usize| match rules(index) {
+            Rule::Between { low, high } => [first, second]
+                .iter()
+                .all(|answer| lies_between(format, low, answer[name].data.get(index), high)),
+            _ => false,
+        };
+        unequal.iter().filter(|index| within(index)).count() as u64
+    };
+    expected.iter().map(of).sum()
+}
+
 /// The format of an output's elements, where they are numbers.
-fn output_format(op: &Op, output: &Tensor) -> Option<&'static Format> {
+pub(crate) fn output_format(op: &Op, output: &Tensor) -> Option<&'static Format> {
     let codes = matches!(output.data, Data::U8(_));
     match op {
         Op::Quantize(q) => Some(q.element.format()),

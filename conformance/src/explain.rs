@@ -1,4 +1,8 @@
-//! One block, stage by stage, in text.
+//! One block, stage by stage, in text, and one output of a product, term by term.
+
+mod product;
+
+pub use product::explain_output;
 
 use mx_reference::block::{Multiplier, Trace};
 use mx_reference::convention::RceilRule;

@@ -1,9 +1,11 @@
 //! The right answer for somebody's own tensors.
 
+use mx_reference::format::{E4M3, E5M2, E8M0, UE4M3};
 use mx_reference::gemm::{Model, Scheme};
 use mx_reference::pack::{PackOrder, pack, packed_len};
 use mx_reference::{
-    Axis, BlockShape, Blocking, Convention, Element, Profile, ScaleLayout, ShapeError,
+    Axis, BlockShape, Blocking, Convention, Element, Format, Number, Overflow, Profile, Rounding,
+    ScaleLayout, ShapeError,
 };
 use mx_vectors::answer::{self, AnswerError};
 use mx_vectors::op::{Cast, Dequantize, Factor, Gemm, Scaling, Split, Test, View};
@@ -39,6 +41,30 @@ pub enum GoldenError {
         a: &'static str,
         /// B's element.
         b: &'static str,
+    },
+    /// A product whose last block of scales is not whole.
+    #[error(
+        "K is {k}, which is not a multiple of the {block} elements that share a scale; fill A and B up along K with zero elements, and with a scale a row for each block that this adds"
+    )]
+    PartialK {
+        /// Columns of A and of B.
+        k: usize,
+        /// Elements a scale.
+        block: usize,
+    },
+    /// Scales that a product needs and the file does not have.
+    #[error(
+        "tensor `{name}` is missing; operands without scales of their own have scales of 1, bytes of {one:#04X} and shape [{rows}, {blocks}]"
+    )]
+    NoScales {
+        /// Their name.
+        name: &'static str,
+        /// The byte of a scale of 1.
+        one: u8,
+        /// Rows of the operand.
+        rows: usize,
+        /// Blocks of a row.
+        blocks: usize,
     },
     /// An output that memory does not hold.
     #[error(
@@ -127,8 +153,8 @@ pub fn dequantize(
     to: &Path,
 ) -> Result<(), GoldenError> {
     let mut file = container::open(from)?;
-    let elements = load_bytes(&mut file, "elements")?;
-    let scales = load_bytes(&mut file, "scales")?;
+    let elements = load_bytes(&mut file, "elements", typed(op.element.format()))?;
+    let scales = load_bytes(&mut file, "scales", typed(&E8M0))?;
     let shape = answer::matrix_shape("elements", &elements)?;
     let scale_shape = answer::matrix_shape("scales", &scales)?;
     Blocking { axis: Axis::Row, shape: block, pad: false }.code_shape(shape.0, shape.1)?;
@@ -165,6 +191,8 @@ pub fn cast(
     let outputs = crate::backends::native::answer(&Op::Cast(make(float)), convention, &inputs)?;
     Ok(container::write(to, &outputs, None)?)
 }
+
+const ONE: Number = Number::finite(false, 1, 0);
 
 /// Outputs that one product may have.
 const MOST_OUTPUTS: usize = 1 << 30;
@@ -207,8 +235,16 @@ pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenE
     for (factor, elements, scales) in [(a, "a_elements", "a_scales"), (b, "b_elements", "b_scales")]
     {
         inputs.insert(elements.to_owned(), load_factor(&mut file, elements, factor)?);
-        if scaling != Scaling::Plain {
-            inputs.insert(scales.to_owned(), load_bytes(&mut file, scales)?);
+        if let Some((block, format)) = scaling.block() {
+            let (rows, k) = answer::matrix_shape(elements, &inputs[elements])?;
+            if !k.is_multiple_of(block) {
+                return Err(GoldenError::PartialK { k, block });
+            }
+            if file.dtype(scales).is_none() {
+                let one = format.encode(ONE, Rounding::NearestEven, Overflow::Propagate) as u8;
+                return Err(GoldenError::NoScales { name: scales, one, rows, blocks: k / block });
+            }
+            inputs.insert(scales.to_owned(), load_bytes(&mut file, scales, typed(format))?);
         }
     }
     for name in ["c", "tensor_scale"] {
@@ -259,7 +295,7 @@ pub fn gemm(request: &GemmRequest, from: &Path, to: &Path) -> Result<(), GoldenE
 /// Elements of a product: bytes, or 16-bit floats as raw bits or typed.
 fn load_factor(file: &mut File, name: &'static str, factor: Factor) -> Result<Tensor, GoldenError> {
     if factor.is_element() {
-        let tensor = load_bytes(file, name)?;
+        let tensor = load_bytes(file, name, typed(factor.format()))?;
         let codes = factor.format().codes();
         let wide = (0..tensor.data.len()).find(|&i| u64::from(tensor.data.get(i)) >= codes);
         return match wide {
@@ -336,14 +372,37 @@ fn load_floats(from: &Path, said: Option<Float>) -> Result<(Tensor, Float), Gold
     }
 }
 
-fn load_bytes(file: &mut File, name: &'static str) -> Result<Tensor, GoldenError> {
+/// Bytes, raw or of the type that a format has in safetensors files.
+fn load_bytes(
+    file: &mut File,
+    name: &'static str,
+    typed: Option<Dtype>,
+) -> Result<Tensor, GoldenError> {
     match file.dtype(name) {
         Some(Dtype::U8) | None => Ok(file.load(name)?),
-        Some(other) => Err(GoldenError::Dtype {
-            name: name.to_owned(),
-            expected: "U8".to_owned(),
-            got: format!("{other:?}"),
-        }),
+        Some(dtype) if Some(dtype) == typed => Ok(file.load(name)?),
+        Some(other) => {
+            let typed = typed.map_or_else(String::new, |typed| format!("{typed:?} or "));
+            let view = match other.bitsize() {
+                8 => " (bytes as they are: `tensor.view(torch.uint8)`)",
+                _ => "",
+            };
+            Err(GoldenError::Dtype {
+                name: name.to_owned(),
+                expected: format!("{typed}U8, one code a byte{view}"),
+                got: format!("{other:?}"),
+            })
+        }
+    }
+}
+
+/// The type of safetensors files that stands for a format's codes, one a byte.
+fn typed(format: &Format) -> Option<Dtype> {
+    match format {
+        _ if *format == E4M3 || *format == UE4M3 => Some(Dtype::F8_E4M3),
+        _ if *format == E5M2 => Some(Dtype::F8_E5M2),
+        _ if *format == E8M0 => Some(Dtype::F8_E8M0),
+        _ => None,
     }
 }
 

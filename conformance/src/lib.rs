@@ -24,5 +24,7 @@ pub mod runner;
 pub mod selection;
 pub mod suggest;
 pub mod suite;
+pub mod unasked;
+pub mod unmatched;
 pub mod verdict;
 pub mod verify;

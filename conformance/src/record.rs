@@ -6,6 +6,8 @@ use crate::backend::{Fault, Identity};
 use crate::capabilities::{Accumulate, Capabilities, Claim};
 use crate::fingerprint::{Fingerprint, Match};
 use crate::judge::Judge;
+use crate::report::count;
+use crate::unasked::Unasked;
 use crate::verdict::{Exit, Verdict};
 use mx_reference::gemm::Model;
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,9 @@ pub struct BackendRecord {
     /// What it claims; absent if it never said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claims: Option<Claims>,
+    /// The profiles among its claims that no case is asked of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unasked: Vec<Unasked>,
     /// Whose answers it was compared with.
     pub judge: String,
     /// The verdict.
@@ -84,6 +89,7 @@ impl BackendRecord {
             spec,
             identity: None,
             claims: None,
+            unasked: Vec::new(),
             judge: judge.name().to_owned(),
             verdict: Verdict::NotEstablished,
             reason: String::new(),
@@ -97,6 +103,24 @@ impl BackendRecord {
             fingerprint_note: None,
             seconds: 0.0,
         }
+    }
+
+    /// Cases whose two answers differ, each within what it is held to.
+    pub fn nondeterministic(&self) -> u64 {
+        self.cells.iter().map(|cell| cell.nondeterministic).sum()
+    }
+
+    /// What is reported and not judged, in a line each: claims of which nothing is asked, answers that change from call to call, and
+    /// how products accumulate.
+    pub fn notes(&self) -> Vec<String> {
+        let unasked = self.unasked.iter().map(Unasked::to_string);
+        let nondeterministic = Some(self.nondeterministic()).filter(|&cases| cases > 0).map(|cases| {
+            format!(
+                "nondeterministic: two calls differ in {}, each answer within what it is held to",
+                count(cases, "case")
+            )
+        });
+        unasked.chain(nondeterministic).chain(self.accumulations()).collect()
     }
 
     /// How its products accumulate, in a line each; none where nothing is known.
@@ -223,7 +247,7 @@ impl FingerprintRecord {
 pub struct Counts {
     /// Right.
     pub passed: u64,
-    /// Wrong bits, changed inputs, answers that changed from call to call, or claims that were refused.
+    /// Wrong bits in one of two calls or in both, changed inputs, or claims that were refused.
     pub failed: u64,
     /// Asked, but no proper answer came.
     pub faulted: u64,
@@ -273,12 +297,21 @@ pub struct CellRecord {
     pub suite: String,
     /// Cases.
     pub counts: Counts,
+    /// Cases whose two answers differ though each is within what it is held to: reported, never judged by, since additions in any
+    /// order may have another order in each call.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nondeterministic: u64,
     /// How accurate products were, for matrix products of backends that others judge: reported, never judged by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<Accuracy>,
     /// The algorithms that the backend had for its products, by shape, if it said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub algorithms: Vec<AlgorithmRecord>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// One failing case.
@@ -303,8 +336,10 @@ pub struct Failure {
 pub enum FailureKind {
     /// Wrong bits.
     Mismatch,
-    /// Another answer to the same question, or an element that was never written.
-    Unstable,
+    /// Another answer to the same question, and one of the two wrong.
+    Nondeterministic,
+    /// An element that was never written.
+    Unwritten,
     /// The inputs were changed.
     InputsChanged,
     /// A write beside the output buffer.
@@ -313,7 +348,7 @@ pub enum FailureKind {
     ClaimRefused,
 }
 
-/// One wrong element, as bits in hexadecimal.
+/// One wrong element, as bits in hexadecimal; intervals and what came instead also in decimal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteRecord {
@@ -323,9 +358,9 @@ pub struct SiteRecord {
     pub at: u64,
     /// The same in words: lane; row and column; or whose scale a byte of the blocked layout is.
     pub place: String,
-    /// The right bits, or `nan` where any NaN code is right.
+    /// The right bits, `nan` where any NaN code is right, or both ends of an interval, the lower first.
     pub expected: String,
-    /// The bits that came.
+    /// The bits that came; `x, then y` where two calls gave others.
     pub got: String,
 }
 

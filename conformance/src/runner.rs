@@ -115,6 +115,7 @@ struct Outcome {
     failed: BTreeSet<u64>,
     failures: Vec<Failure>,
     faults: Vec<FaultRecord>,
+    nondeterministic: u64,
     accuracy: Option<Accuracy>,
     algorithm: Option<AlgorithmRecord>,
 }
@@ -130,19 +131,22 @@ struct Queue<'a> {
 
 impl Queue<'_> {
     fn drain(&self, backend: &mut dyn Backend) {
-        let (mut in_a_row, mut faults) = (0, 0);
+        let (mut in_a_row, mut faults, mut given_up) = (0, 0, false);
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(&(cell, work)) = self.works.get(index) else { return };
             let plan = &self.plans[cell];
-            let outcome = if in_a_row >= FAULTS_IN_A_ROW || faults >= FAULTS {
-                Ok(not_run(work))
-            } else {
-                self.one(backend, plan, work, index)
-            };
+            let outcome =
+                if given_up { Ok(not_run(work)) } else { self.one(backend, plan, work, index) };
             if let Ok(outcome) = &outcome {
                 faults += outcome.faults.len();
-                in_a_row = if outcome.counts.faulted > 0 { in_a_row + 1 } else { 0 };
+                // What was not asked says nothing about the backend, so it ends no row of faults.
+                in_a_row = match outcome.counts {
+                    Counts { faulted: 1.., .. } => in_a_row + 1,
+                    Counts { passed: 0, failed: 0, .. } => in_a_row,
+                    _ => 0,
+                };
+                given_up |= in_a_row >= FAULTS_IN_A_ROW || faults >= FAULTS;
                 self.progress.advance(&plan.prefix, &outcome.counts);
             }
             let stop = outcome.is_err();
@@ -259,6 +263,8 @@ impl Queue<'_> {
         if let Some(accuracy) = &asked.accuracy {
             outcome.accuracy.get_or_insert_default().add(accuracy);
         }
+        // Elements with intervals are of cases that are calls of their own.
+        outcome.nondeterministic += u64::from(asked.unsteady > 0 && failed.is_empty());
         outcome.counts.failed += failed.len() as u64;
         for (class, failed) in question.by_class(&failed) {
             *outcome.by_class.entry(class).or_default() += failed;
@@ -341,11 +347,13 @@ fn collect(
         let mut counts = Counts::default();
         let mut suite = Sha256::new();
         let mut accuracy: Option<Accuracy> = None;
+        let mut nondeterministic = 0;
         let mut algorithms = BTreeSet::new();
         while let Some(((_, work), outcome)) = outcomes.next_if(|((c, _), _)| *c == cell) {
             let outcome = outcome.unwrap_or_else(|| Ok(not_run(work)))?;
             counts.add(&outcome.counts);
             suite.update(&outcome.suite);
+            nondeterministic += outcome.nondeterministic;
             if let Some(of) = &outcome.accuracy {
                 accuracy.get_or_insert_default().add(of);
             }
@@ -367,6 +375,7 @@ fn collect(
             complete: plan.complete,
             suite: crate::digest::hex(&suite.finalize()),
             counts,
+            nondeterministic,
             accuracy,
             algorithms: algorithms.into_iter().collect(),
         });

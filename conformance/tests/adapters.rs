@@ -162,11 +162,81 @@ fn a_run_in_which_nothing_ran_never_says_conformant() {
 #[rstest]
 #[case(r#""profiles":["e4m3/rceil"]"#, r#""profiles":["e4m3/rcei"]"#, "did you mean `e4m3/rceil`?")]
 #[case(r#""layouts""#, r#""layout""#, "did you mean `layouts`?")]
+#[case(
+    r#""inputs""#,
+    r#""outputs""#,
+    "unknown key `outputs` (did you mean `inputs`, in which products claim their outputs?)"
+)]
+#[case(
+    r#""ops""#,
+    r#""accumulate":"hoper-fp8","ops""#,
+    "broke the protocol: unknown accumulation `hoper-fp8` (did you mean `hopper-fp8`?)"
+)]
+#[case(r#""name":"t","#, "", "missing field `name` in the answer to hello")]
 fn a_misspelt_claim_is_a_fault(#[case] right: &str, #[case] wrong: &str, #[case] message: &str) {
     let dir = TempDir::new().unwrap();
     let (code, stdout, _) = certify(dir.path(), &HELLO.replace(right, wrong), "exit 1", &[]);
     assert_eq!(code, 3, "{stdout}");
     assert!(stdout.contains(message), "{stdout}");
+    assert!(!stdout.contains("print everything else"), "{stdout}");
+}
+
+const PRODUCTS: &str = r#"{"name":"t","version":"1","ops":["gemm"],"profiles":["e4m3-e4m3/mx","e4m3-e4m3/unit"],"inputs":["f32"],"accumulate":"hopper-fp8"}"#;
+/// Refuses every question, which is an answer.
+const REFUSES: &str = r#"echo "{\"id\":$id,\"status\":\"unsupported\"}""#;
+
+#[test]
+fn profiles_of_another_accumulation_are_named_in_every_report() {
+    let dir = TempDir::new().unwrap();
+    let backend = spec(&adapter(dir.path(), PRODUCTS, REFUSES));
+    let out = dir.path().join("out");
+    let (code, stdout, stderr) =
+        mxcert(&["certify", "--backend", &backend, "--out", out.to_str().unwrap()]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    let line = "claimed, not asked: e4m3-e4m3/mx, because who declares the accumulation hopper-fp8 is asked e4m3-e4m3/unit and no other product of them; it is asked of f32, exact, ";
+    assert!(stdout.contains(line), "{stdout}");
+    assert!(!stdout.contains("not asked: e4m3-e4m3/unit"), "{stdout}");
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    assert!(read("report.html").contains(line) && read("report.md").contains(line));
+    for (name, at) in
+        [("run.json", "/backends/0/unasked"), ("certificate-t.json", "/statement/unasked")]
+    {
+        let value: serde_json::Value = serde_json::from_str(&read(name)).unwrap();
+        assert_eq!(value.pointer(at).unwrap()[0]["profile"], "e4m3-e4m3/mx", "{name}");
+    }
+    let path = out.join("certificate-t.json");
+    let (code, stdout, _) = mxcert(&["verify", path.to_str().unwrap()]);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(stdout.contains("non-conformant and current") && stdout.contains(line), "{stdout}");
+}
+
+#[test]
+fn a_profile_of_no_cell_is_named_with_those_that_there_are() {
+    let dir = TempDir::new().unwrap();
+    let hello = PRODUCTS.replace("e4m3-e4m3/mx\",\"e4m3-e4m3/unit", "e4m3-e4m3/plain");
+    let backend = spec(&adapter(dir.path(), &hello, REFUSES));
+    let (code, stdout, _) = mxcert(&["certify", "--backend", &backend]);
+    assert_eq!(code, 4, "{stdout}");
+    assert!(stdout.contains("not established: nothing that it claims is asked"), "{stdout}");
+    let line = "claimed, not asked: e4m3-e4m3/plain, because products of e4m3-e4m3 have no such scaling; mxcert has e4m3-e4m3/mx, e4m3-e4m3/unit";
+    assert!(stdout.contains(line), "{stdout}");
+    // Filters that name no case of the model, and filters that name cases outside the claims.
+    for (filter, why) in [
+        ("gemm/e4m3-e4m3/mx/*", "of a backend that declares the accumulation hopper-fp8"),
+        ("gemm/e4m3-e4m3/unit/*", "what the filters name is not among what the backend claims"),
+    ] {
+        let (code, stdout, _) = mxcert(&["certify", filter, "--backend", &backend]);
+        assert_eq!(code, 4, "{stdout}");
+        assert!(stdout.contains(why) && stdout.contains(line), "{stdout}");
+    }
+}
+
+#[test]
+fn one_case_in_one_cell_is_no_plural() {
+    let (_, stdout, _) =
+        mxcert(&["certify", "quantize/e2m1/floor/bf16/row/ties#1", "--backend", "native"]);
+    assert!(stdout.contains("1 case in 1 cell, every output right"), "{stdout}");
+    assert!(stdout.contains("the filters left out cases of 1 of 1 cell\n"), "{stdout}");
 }
 
 #[test]
@@ -205,4 +275,13 @@ fn the_digest_does_not_depend_on_threads_and_is_the_certificates() {
         })
         .into();
     assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
+fn fingerprints_stand_apart_and_end_their_lines() {
+    let args = ["fingerprint", "--backend", "native", "--operands", "bf16", "f16", "--k", "128"];
+    let (code, stdout, stderr) = mxcert(&args);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.ends_with('\n') && !stdout.ends_with("\n\n"), "{stdout:?}");
+    assert!(stdout.contains("\n\noperands"), "{stdout:?}");
 }

@@ -132,6 +132,46 @@ fn cast(
     assert_eq!(tensor(&files.output(), "elements").2, codes);
 }
 
+/// A of `rows` x K and B of 1 x K ones, in the types given, with scales of 1 under the names given.
+fn product(k: usize, [elements, scales]: [&str; 2], scaled: &[&str]) -> Files {
+    let codes = vec![0x38; k];
+    let ones = vec![0x7f; k / 32];
+    let (element_shape, scale_shape) = ([1, k], [1, k / 32]);
+    let mut tensors = vec![
+        ("a_elements", elements, &element_shape[..], codes.clone()),
+        ("b_elements", elements, &element_shape[..], codes),
+    ];
+    for &name in scaled {
+        tensors.push((name, scales, &scale_shape[..], ones.clone()));
+    }
+    Files::new(&tensors)
+}
+
+const BOTH: [&str; 2] = ["a_scales", "b_scales"];
+const GEMM: [&str; 5] = ["gemm", "--a-element", "e4m3", "--b-element", "e4m3"];
+
+#[rstest]
+#[case::raw(["U8", "U8"])]
+#[case::typed(["F8_E4M3", "F8_E8M0"])]
+#[case::mixed(["F8_E4M3", "U8"])]
+fn gemm_takes_codes_raw_and_typed(#[case] dtypes: [&str; 2]) {
+    let files = product(64, dtypes, &BOTH);
+    let (code, stderr) = files.run(&GEMM);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(tensor(&files.output(), "output").2, f32s([64.0]));
+}
+
+#[test]
+fn dequantize_takes_typed_codes() {
+    let files = Files::new(&[
+        ("elements", "F8_E5M2", &[1, 32], vec![0x3c; 32]),
+        ("scales", "F8_E8M0", &[1, 1], vec![0x80]),
+    ]);
+    let (code, stderr) = files.run(&["dequantize", "--element", "e5m2"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(tensor(&files.output(), "output").2, f32s([2.0; 32]));
+}
+
 #[rstest]
 #[case::missing_tensor(&["quantize", "--profile", "e4m3/floor"], Files::new(&[("x", "F32", &[1, 32], f32s([0.0; 32]))]), "input")]
 #[case::wrong_dtype(&["quantize", "--profile", "e4m3/floor"], Files::new(&[("input", "I32", &[1, 32], f32s([0.0; 32]))]), "I32")]
@@ -147,6 +187,11 @@ fn cast(
 #[case::odd_block(&["quantize", "--profile", "e4m3/floor", "--block", "24"], ones(1, 48), "block size 24")]
 #[case::scales_do_not_fit(&["dequantize", "--element", "e4m3"], Files::new(&[("elements", "U8", &[1, 64], vec![0; 64]), ("scales", "U8", &[1, 1], vec![0])]), "[1, 2]")]
 #[case::wide_elements(&["dequantize", "--element", "e4m3"], Files::new(&[("elements", "U16", &[1, 32], vec![0; 64]), ("scales", "U8", &[1, 1], vec![0])]), "U16")]
+#[case::partial_k(&GEMM, product(40, ["U8", "U8"], &BOTH), "K is 40, which is not a multiple of the 32 elements that share a scale; fill A and B up")]
+#[case::no_scales(&GEMM, product(64, ["U8", "U8"], &["b_scales"]), "`a_scales` is missing; operands without scales of their own have scales of 1, bytes of 0x7F and shape [1, 2]")]
+#[case::other_fp8(&GEMM, product(64, ["F8_E5M2", "U8"], &BOTH), "expected F8_E4M3 or U8, one code a byte (bytes as they are: `tensor.view(torch.uint8)`)")]
+#[case::fp8_of_another_kind(&GEMM, product(64, ["F8_E4M3FNUZ", "U8"], &BOTH), "holds F8_E4M3FNUZ; expected F8_E4M3 or U8")]
+#[case::fp8_as_fp6(&["gemm", "--a-element", "e3m2", "--b-element", "e4m3"], product(64, ["F8_E4M3", "U8"], &BOTH), "expected U8, one code a byte (bytes")]
 #[case::unknown_cast(&["cast", "--element", "e4m4"], ones(1, 32), "did you mean `e4m3`?")]
 fn bad_input_exits_2_and_writes_nothing(
     #[case] args: &[&str],

@@ -7,8 +7,8 @@ use mx_conformance::backends::native;
 use mx_conformance::capabilities::{Accumulate, Capabilities};
 use mx_conformance::judge::Judge;
 use mx_conformance::progress::Quiet;
-use mx_conformance::record::Counts;
-use mx_conformance::runner::{Options, run};
+use mx_conformance::record::{Counts, FailureKind};
+use mx_conformance::runner::{Findings, Options, run};
 use mx_conformance::selection::{Filter, plan};
 use mx_reference::convention::PROPAGATE;
 use mx_reference::gemm::{Accepts, Accumulation, E8M13, FusedDot, Model, Scheme};
@@ -17,6 +17,7 @@ use mx_vectors::answer::{AnswerError, narrow, one, product};
 use mx_vectors::op::{Gemm, GroupedGemm, Scaling, Test};
 use mx_vectors::{Data, Float, Level, Op, Tensor, Tensors, cells::cells, classes};
 use rstest::rstest;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ fn judge(
     accumulate: Option<Model>,
     filter: &str,
 ) -> (BTreeMap<&'static str, u64>, Counts) {
+    let findings = found(answer, accumulate, filter, 1000);
+    let mut counts = Counts::default();
+    for cell in &findings.cells {
+        counts.add(&cell.counts);
+    }
+    (findings.by_class, counts)
+}
+
+fn found(answer: Answer, accumulate: Option<Model>, filter: &str, repeat_every: usize) -> Findings {
     let mut backend = InProcess::new("planted", answer);
     backend.claim(|capabilities: &mut Capabilities| {
         capabilities.accumulate = Some(Accumulate(accumulate));
@@ -35,7 +45,7 @@ fn judge(
     let options = Options {
         convention: &PROPAGATE,
         judge: Judge::Native,
-        repeat_every: 1000,
+        repeat_every,
         jobs: 1,
         bisect_for: Duration::from_mins(1),
     };
@@ -44,12 +54,7 @@ fn judge(
     let cells = cells().into_iter().map(|op| claims.declared(op)).filter(|op| claims.covers(op));
     let filter = Filter::parse(filter).unwrap();
     let plans = plan(cells, &classes::ALL, Level::Standard, &[filter], (1, 1));
-    let findings = run(&mut backend, &plans, options, &Quiet).unwrap();
-    let mut counts = Counts::default();
-    for cell in &findings.cells {
-        counts.add(&cell.counts);
-    }
-    (findings.by_class, counts)
+    run(&mut backend, &plans, options, &Quiet).unwrap()
 }
 
 /// The answer to changed inputs.
@@ -335,4 +340,83 @@ fn another_model_falls(#[case] declared: Model, #[case] own: Model) {
     };
     let (failed, _) = judge(as_own, Some(declared), "gemm/e4m3-e4m3/unit/f32/*g4-*#1?");
     assert!(failed.contains_key("g4-modelled"), "{failed:?}");
+}
+
+/// Whether this call of the thread is a second one.
+fn is_second() -> bool {
+    thread_local!(static CALLS: Cell<u64> = const { Cell::new(0) });
+    CALLS.set(CALLS.get() + 1);
+    CALLS.get().is_multiple_of(2)
+}
+
+#[test]
+fn a_product_that_changes_from_call_to_call_is_called_nondeterministic() {
+    fn answer(op: &Op, _: &'static Convention, inputs: &Tensors) -> Result<Tensors, AnswerError> {
+        let mut done = native::answer(op, &PROPAGATE, inputs)?;
+        if let (true, Some(Tensor { data: Data::U32(bits), .. })) =
+            (is_second(), done.get_mut("output"))
+        {
+            bits[3] ^= 1 << 30;
+        }
+        Ok(done)
+    }
+    for class in ["g1-x11", "g3-bounded"] {
+        let findings = found(answer, None, &format!("gemm/e4m3-e4m3/mx/f32/-/{class}#1"), 1);
+        let failure = &findings.failures[0];
+        assert_eq!((failure.kind, failure.wrong), (FailureKind::Nondeterministic, 1));
+        assert_eq!(failure.message, "nondeterministic: two calls differ; 1 wrong element");
+        assert!(failure.sites[0].got.contains(", then "), "{failure:?}");
+    }
+}
+
+/// Additions in another order each time, as atomics make them: right where any order is declared, and said.
+#[test]
+fn two_answers_within_the_bound_are_reported_and_not_judged() {
+    fn answer(op: &Op, _: &'static Convention, inputs: &Tensors) -> Result<Tensors, AnswerError> {
+        let order = if is_second() { Model::F32Sequential } else { Model::F32Pairwise };
+        let Op::Gemm(g) = op else { return native::answer(op, &PROPAGATE, inputs) };
+        let op = Op::Gemm(Gemm { accumulate: Some(order), test: Test::Modelled, ..*g });
+        native::answer(&op, &PROPAGATE, inputs)
+    }
+    let cell = |filter| found(answer, None, filter, 1).cells.remove(0);
+    let bounded = cell("gemm/e4m3-e4m3/mx/f32/-/g3-bounded#[0-2]");
+    assert_eq!((bounded.counts.failed, bounded.nondeterministic), (0, 3), "{bounded:?}");
+    let exact = cell("gemm/e4m3-e4m3/mx/f32/-/g1-x11");
+    assert_eq!((exact.counts.failed, exact.nondeterministic), (0, 0), "{exact:?}");
+}
+
+#[test]
+fn intervals_are_said_in_the_order_of_values() {
+    fn answer(op: &Op, _: &'static Convention, inputs: &Tensors) -> Result<Tensors, AnswerError> {
+        let mut done = native::answer(op, &PROPAGATE, inputs)?;
+        if let Some(Tensor { data: Data::U32(bits), .. }) = done.get_mut("output") {
+            bits.fill(0x7149_f2ca);
+        }
+        Ok(done)
+    }
+    let findings = found(answer, None, "gemm/e4m3-e4m3/mx/f32/-/g3-bounded#[0-5]", 1000);
+    let mut negative = 0;
+    for site in findings.failures.iter().flat_map(|failure| &failure.sites) {
+        assert_eq!(site.got, "7149f2ca (1.0000000150474662e30)");
+        let (_, values) = site.expected.split_once(" (").unwrap();
+        let (low, high) = values.trim_end_matches(')').split_once(" to ").unwrap();
+        let [low, high]: [f64; 2] = [low, high].map(|value| value.parse().unwrap());
+        assert!(low <= high, "{site:?}");
+        negative += u64::from(high < 0.0);
+    }
+    assert!(negative > 0);
+}
+
+#[test]
+fn outputs_of_groups_along_k_have_a_group_a_row_and_a_column() {
+    fn answer(op: &Op, _: &'static Convention, inputs: &Tensors) -> Result<Tensors, AnswerError> {
+        let mut done = native::answer(op, &PROPAGATE, inputs)?;
+        if let Some(Tensor { data: Data::U32(bits), .. }) = done.get_mut("output") {
+            *bits.last_mut().unwrap() ^= 1;
+        }
+        Ok(done)
+    }
+    let findings = found(answer, None, "grouped_gemm/e4m3-e4m3/mx/f32/k/grouped#0", 1000);
+    let place = &findings.failures[0].sites[0].place;
+    assert!(place.starts_with("group ") && place.contains(", row "), "{place}");
 }

@@ -100,9 +100,17 @@ impl Process {
         let pipe = Pipe::spawn(&self.argv)?;
         self.pipe = Some(pipe);
         let line = self.exchange(&json!({ "mxcert": PROTOCOL, "op": "hello" }))?;
-        let expected = "an answer to hello with at least `name`";
-        let hello: Hello = self.parse(&line, expected)?;
-        let keys: Map<String, Value> = self.parse(&line, expected)?;
+        let keys: Map<String, Value> =
+            self.parse(&line, "an answer to hello with at least `name`")?;
+        let hello: Hello = match serde_json::from_str(&line) {
+            Ok(hello) => hello,
+            // It is JSON, so where it stands in the line tells nothing.
+            Err(error) => {
+                let error = error.to_string();
+                let what = error.rsplit_once(" at line ").map_or(&*error, |(what, _)| what);
+                return Err(self.protocol(format!("{} in the answer to hello", clean(what))));
+            }
+        };
         let keys: Vec<&str> = keys.keys().map(String::as_str).collect();
         if let Some(typo) = hello.capabilities.misspelt(&keys) {
             return Err(self.protocol(format!("{typo} in the answer to hello")));

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mx_conformance::backends::Spec;
+use mx_conformance::capabilities::Accumulate;
 use mx_conformance::selection::Filter;
 use mx_conformance::suggest::nearest;
 use mx_reference::gemm::Model;
@@ -298,6 +299,10 @@ pub(crate) struct ListArgs {
     /// smoke, standard or exhaustive.
     #[arg(long, value_name = "L", default_value = "standard", value_parser = level)]
     pub(crate) level: Level,
+    /// The accumulation whose cases of products are listed: those that a backend is asked that declares this one. f32 (additions in
+    /// any order), or a model by name (`mxcert list --models`).
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["conventions", "modes", "models"], value_parser = accumulate)]
+    pub(crate) accumulate: Option<Accumulate>,
     /// List conventions.
     #[arg(long, conflicts_with_all = ["filter", "modes"])]
     pub(crate) conventions: bool,
@@ -393,6 +398,10 @@ fn factor(text: &str) -> Result<Factor, String> {
 
 fn model(text: &str) -> Result<Model, String> {
     named("accumulation", text, &Model::ALL.map(Model::name), Model::from_name)
+}
+
+fn accumulate(text: &str) -> Result<Accumulate, String> {
+    text.to_owned().try_into()
 }
 
 fn gemm_block(text: &str) -> Result<usize, String> {

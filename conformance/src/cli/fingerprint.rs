@@ -103,7 +103,8 @@ pub(super) fn run(args: &FingerprintArgs) -> anyhow::Result<Exit> {
         write(path, &json(&found)?)?;
     }
     if !is_stdout(args.json.as_deref()) {
-        let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> =
+            found.iter().map(|found| format!("{}\n", found.to_string().trim_end())).collect();
         print(&texts.join("\n"))?;
     }
     Ok(exit)

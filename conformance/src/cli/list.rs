@@ -3,11 +3,13 @@
 use super::args::ListArgs;
 use super::certify::print;
 use super::usage;
-use mx_conformance::selection::{Work, plan};
+use mx_conformance::progress::say;
+use mx_conformance::selection::Work;
+use mx_conformance::unmatched::{declared, matched, unmatched};
 use mx_conformance::verdict::Exit;
 use mx_reference::gemm::Model;
 use mx_reference::{Convention, ScaleMode};
-use mx_vectors::{cells::cells, classes};
+use mx_vectors::classes;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -29,7 +31,16 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
     } else {
         print(&lines)?;
     }
-    Ok(Exit::Conformant)
+    let why = match &args.filter {
+        Some(filter) if lines.is_empty() => {
+            unmatched(std::slice::from_ref(filter), args.level, args.accumulate)
+        }
+        _ => None,
+    };
+    let Some(why) = why else { return Ok(Exit::Conformant) };
+    say!("{why}");
+    // As `certify` with such a filter.
+    Ok(Exit::NothingEstablished)
 }
 
 fn conventions() -> (Vec<Value>, String) {
@@ -59,7 +70,7 @@ fn cases(args: &ListArgs) -> anyhow::Result<(Vec<Value>, String)> {
     let (mut rows, mut lines) = (Vec::new(), String::new());
     match &args.filter {
         None => {
-            for op in cells() {
+            for op in declared(args.accumulate) {
                 for class in &classes::ALL {
                     let cases = class.count(&op, args.level);
                     if cases > 0 {
@@ -72,7 +83,7 @@ fn cases(args: &ListArgs) -> anyhow::Result<(Vec<Value>, String)> {
         }
         Some(filter) => {
             let filters = std::slice::from_ref(filter);
-            let plans = plan(cells(), &classes::ALL, args.level, filters, (1, 1));
+            let plans = matched(filters, args.level, args.accumulate);
             let cases: u64 = plans.iter().flat_map(|cell| &cell.works).map(Work::cases).sum();
             if cases > MOST {
                 let text = filter.text();

@@ -7,11 +7,13 @@ use mx_conformance::ask::{Question, ask, refused};
 use mx_conformance::backend::Backend;
 use mx_conformance::backends::Opened;
 use mx_conformance::capabilities::Capabilities;
-use mx_conformance::explain::explain;
+use mx_conformance::explain::{explain, explain_output};
 use mx_conformance::record::Failure;
+use mx_conformance::report::count;
 use mx_conformance::report::text::{render_failure, style};
 use mx_conformance::runner::Options;
 use mx_conformance::selection::{CellPlan, Filter, Work, plan};
+use mx_conformance::unmatched::unmatched;
 use mx_conformance::verdict::{Exit, Verdict};
 use mx_reference::Profile;
 use mx_vectors::{Level, cells::cells, classes};
@@ -67,17 +69,30 @@ pub(super) fn run(args: &ReproArgs) -> anyhow::Result<Exit> {
             Err(refusal) => refused(refusal),
         };
         match answer {
-            Ok(asked) if asked.is_clean() => match wide(backend.as_mut(), &question)? {
-                None => (Verdict::Conformant, Exit::Conformant),
-                Some(failure) => {
-                    writeln!(text, "right alone, wrong with several blocks side by side:")?;
-                    render_failure(&mut text, &failure)?;
-                    (Verdict::NonConformant, Exit::NonConformant)
+            Ok(asked) if asked.is_clean() => {
+                if asked.unsteady > 0 {
+                    let elements = count(asked.unsteady, "element");
+                    writeln!(
+                        text,
+                        "nondeterministic: two calls differ in {elements}, each within what it is held to"
+                    )?;
                 }
-            },
+                match wide(backend.as_mut(), &question)? {
+                    None => (Verdict::Conformant, Exit::Conformant),
+                    Some(failure) => {
+                        writeln!(text, "right alone, wrong with several blocks side by side:")?;
+                        render_failure(&mut text, &failure)?;
+                        (Verdict::NonConformant, Exit::NonConformant)
+                    }
+                }
+            }
             Ok(asked) => {
                 if let Some(failure) = question.first_failure(asked) {
                     render_failure(&mut text, &failure)?;
+                    let site = failure.sites.first();
+                    let terms =
+                        site.and_then(|site| explain_output(question.call(), site.at as usize));
+                    text += &terms.unwrap_or_default();
                 }
                 (Verdict::NonConformant, Exit::NonConformant)
             }
@@ -109,11 +124,15 @@ fn find(id: &str, claims: &Capabilities) -> anyhow::Result<CellPlan> {
     let filter = Filter::parse(id).map_err(|error| usage(error.to_string()))?;
     let cells = cells().into_iter().map(|op| claims.declared(op));
     let multiple = claims.multiple();
-    let mut plans = plan(cells, &classes::ALL, Level::Exhaustive, &[filter], multiple);
+    let filters = [filter];
+    let mut plans = plan(cells, &classes::ALL, Level::Exhaustive, &filters, multiple);
     let cases: u64 = plans.iter().flat_map(|plan| &plan.works).map(Work::cases).sum();
     match (cases, plans.pop()) {
         (1, Some(cell)) => Ok(cell),
-        (0, _) => Err(usage(format!("`{id}` names no case; `mxcert list FILTER` prints ids"))),
+        (0, _) => {
+            let why = unmatched(&filters, Level::Exhaustive, claims.accumulate);
+            Err(usage(why.unwrap_or_else(|| format!("`{id}` names no case"))))
+        }
         _ => Err(usage(format!("`{id}` names {cases} cases; give one, with its #number"))),
     }
 }

@@ -6,6 +6,7 @@ use crate::algorithm::AlgorithmRecord;
 use crate::backend::Identity;
 use crate::digest;
 use crate::record::{BackendRecord, CellRecord, Claims, FingerprintRecord};
+use crate::unasked::Unasked;
 use crate::verdict::Verdict;
 use mx_reference::Convention;
 use mx_vectors::Level;
@@ -37,6 +38,9 @@ pub struct Statement {
     pub backend: Option<Identity>,
     /// What it claims, which decides what it is asked; absent if it never said.
     pub claims: Option<Claims>,
+    /// The profiles among its claims that no case is asked of, so that nothing here is about them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unasked: Vec<Unasked>,
     /// The convention.
     pub convention: String,
     /// The level.
@@ -93,6 +97,7 @@ impl Statement {
             mxcert: env!("CARGO_PKG_VERSION").to_owned(),
             backend: backend.identity.clone(),
             claims: backend.claims.clone(),
+            unasked: backend.unasked.clone(),
             convention: convention.name.to_owned(),
             level: level.name().to_owned(),
             verdict: backend.verdict,

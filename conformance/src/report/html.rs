@@ -1,5 +1,6 @@
 //! One HTML page without scripts or network.
 
+use super::count;
 use crate::record::{BackendRecord, RunRecord};
 use crate::verdict::Verdict;
 use maud::{DOCTYPE, Markup, html};
@@ -45,7 +46,7 @@ fn section(backend: &BackendRecord) -> Markup {
         @if let Some(identity) = &backend.identity {
             p { (identity.name) " " (identity.version) ", digest " code { (backend.digest) } }
         }
-        @for line in backend.accumulations() { p { (line) } }
+        @for line in backend.notes() { p { (line) } }
         @for fault in &backend.faults {
             p { "Fault at " code { (fault.id.as_deref().unwrap_or("start")) } ": " (fault.fault) }
         }
@@ -75,7 +76,7 @@ fn section(backend: &BackendRecord) -> Markup {
         }
         @if !backend.cells.is_empty() {
             details {
-                summary { (backend.cells.len()) " cells" }
+                summary { (count(backend.cells.len() as u64, "cell")) }
                 table {
                     tr { th { "cell" } th { "verdict" } th { "passed" } th { "failed" } th { "complete" } }
                     @for cell in &backend.cells {

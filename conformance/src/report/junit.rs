@@ -16,6 +16,9 @@ pub fn render(run: &RunRecord) -> Result<String, quick_junit::SerializeError> {
         suite.add_property(("level", run.level.as_str()));
         suite.add_property(("verdict", backend.verdict.word()));
         suite.add_property(("digest", backend.digest.as_str()));
+        for note in backend.notes() {
+            suite.add_property(("note", note.as_str()));
+        }
         if backend.cells.is_empty() {
             let mut case = TestCase::new("verdict", status(backend.verdict, &backend.reason));
             case.set_classname("mxcert");

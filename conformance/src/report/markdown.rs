@@ -33,9 +33,13 @@ fn write_run(text: &mut String, run: &RunRecord) -> std::fmt::Result {
             cell(&backend.reason),
         )?;
     }
-    for backend in run.backends.iter().filter(|backend| !backend.cells.is_empty()) {
+    for backend in &run.backends {
+        let notes = backend.notes();
+        if backend.cells.is_empty() && notes.is_empty() {
+            continue;
+        }
         writeln!(text, "\n<details><summary>{}</summary>\n", cell(&backend.spec))?;
-        for line in backend.accumulations() {
+        for line in notes {
             writeln!(text, "- {}", cell(&line))?;
         }
         writeln!(text, "\n| cell | verdict | passed | failed | complete |\n|---|---|---|---|---|")?;

@@ -1,5 +1,6 @@
 //! The report for people: what stands, what was asked, and what to do next.
 
+use super::{count, one_line};
 use crate::accuracy::Accuracy;
 use crate::record::{BackendRecord, Failure, RunRecord};
 use crate::verdict::Verdict;
@@ -65,14 +66,14 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
     if partial > 0 {
         writeln!(
             text,
-            "  the filters left out cases of {partial} of {} cells",
-            backend.cells.len()
+            "  the filters left out cases of {partial} of {}",
+            count(backend.cells.len() as u64, "cell")
         )?;
     }
     writeln!(text, "  judged by {}, digest {}", backend.judge, &backend.digest[..16])?;
     render_accuracy(text, backend)?;
-    for line in backend.accumulations() {
-        writeln!(text, "  {line}")?;
+    for line in backend.notes() {
+        writeln!(text, "  {}", one_line(&line))?;
     }
     for fault in backend.faults.iter().take(SHOWN) {
         let id = fault.id.as_deref().unwrap_or("start");
@@ -82,14 +83,15 @@ fn render_backend(text: &mut String, run: &RunRecord, backend: &BackendRecord) -
     }
     let more = backend.faults.len().saturating_sub(SHOWN);
     if more > 0 {
-        writeln!(text, "  and {more} more faults in the run record (--json)")?;
+        let more = count(more as u64, "more fault");
+        writeln!(text, "  and {more} in the run record (--json)")?;
     }
     render_failures(text, run, backend)
 }
 
 /// How accurate products were, by output type; the record has every cell.
 fn render_accuracy(text: &mut String, backend: &BackendRecord) -> std::fmt::Result {
-    let mut by_output: BTreeMap<&str, (usize, Accuracy)> = BTreeMap::new();
+    let mut by_output: BTreeMap<&str, (u64, Accuracy)> = BTreeMap::new();
     for cell in &backend.cells {
         if let (Some(accuracy), Some(output)) = (&cell.accuracy, cell.id.split('/').nth(3)) {
             let (cells, sum) = by_output.entry(output).or_default();
@@ -100,7 +102,8 @@ fn render_accuracy(text: &mut String, backend: &BackendRecord) -> std::fmt::Resu
     for (output, (cells, accuracy)) in by_output {
         writeln!(
             text,
-            "  products to {output} ({cells} cells, level G3 data; reported, not judged): largest error {} ulp, {:.2} % correctly rounded, bias {} ulp, SQNR {:.1} dB",
+            "  products to {output} ({}, level G3 data; reported, not judged): largest error {} ulp, {:.2} % correctly rounded, bias {} ulp, SQNR {:.1} dB",
+            count(cells, "cell"),
             ulps(accuracy.max_ulps),
             100.0 * accuracy.share(),
             ulps(accuracy.bias()),

@@ -4,8 +4,8 @@ use super::consistency::asked;
 use super::{CellFreshness, CertificateError, Freshness, Verification};
 use crate::record::Claims;
 use crate::report::certificate::{Certificate, Statement};
-use crate::report::one_line;
 use crate::report::text::style;
+use crate::report::{count, one_line};
 use crate::verdict::{Exit, Verdict};
 use serde::Serialize;
 use std::fmt::Write;
@@ -95,7 +95,7 @@ fn write_found(
     }
     let more = found.problems.len().saturating_sub(SHOWN);
     if more > 0 {
-        writeln!(text, "  and {more} more problems (--json)")?;
+        writeln!(text, "  and {} (--json)", count(more as u64, "more problem"))?;
     }
     if !found.problems.iter().any(|problem| matches!(problem, super::Problem::Digest { .. })) {
         writeln!(text, "  digest {} is the statement's", &certificate.digest[..16])?;
@@ -141,14 +141,18 @@ fn write_statement(text: &mut String, statement: &Statement) -> std::fmt::Result
     }
     let passed: u128 = statement.cells.iter().map(|cell| u128::from(cell.passed)).sum();
     let line = format!(
-        "convention {}, level {}, mxcert {}; {passed} cases passed in {} of the {} cells that it claims",
+        "convention {}, level {}, mxcert {}; {passed} {} passed in {} of the {} that it claims",
         statement.convention,
         statement.level,
         statement.mxcert,
+        if passed == 1 { "case" } else { "cases" },
         statement.cells.len(),
-        asked(statement).len()
+        count(asked(statement).len() as u64, "cell")
     );
     writeln!(text, "  {}", one_line(&line))?;
+    for unasked in statement.unasked.iter().take(SHOWN) {
+        writeln!(text, "  {}", one_line(&unasked.to_string()))?;
+    }
     let declared = statement.claims.as_ref().and_then(Claims::declared);
     for found in &statement.fingerprint {
         let line = format!("accumulation of {}: {}", found.operands, found.summary(declared));
@@ -158,12 +162,13 @@ fn write_statement(text: &mut String, statement: &Statement) -> std::fmt::Result
 }
 
 fn write_suites(text: &mut String, found: &Verification) -> std::fmt::Result {
-    let count = |freshness| found.cells.iter().filter(|cell| cell.suite == freshness).count();
-    if count(Freshness::Unchecked) == found.cells.len() {
+    let of = |freshness| found.cells.iter().filter(|cell| cell.suite == freshness).count();
+    if of(Freshness::Unchecked) == found.cells.len() {
         return writeln!(text, "  suites not recomputed");
     }
-    write!(text, "  suites: {} of {} cells current", count(Freshness::Current), found.cells.len())?;
-    match count(Freshness::Incomparable) {
+    let all = count(found.cells.len() as u64, "cell");
+    write!(text, "  suites: {} of {all} current", of(Freshness::Current))?;
+    match of(Freshness::Incomparable) {
         0 => {}
         n => write!(text, ", {n} not comparable, since some of their cases got no answer")?,
     }
@@ -178,8 +183,8 @@ fn write_suites(text: &mut String, found: &Verification) -> std::fmt::Result {
     let more = if more > 0 { format!(" and {more} more (--json)") } else { String::new() };
     writeln!(
         text,
-        "  stale: {} cells, which mxcert now asks other questions or holds to other answers; certify again: {}{more}",
-        stale.len(),
+        "  stale: {}, which mxcert now asks other questions or holds to other answers; certify again: {}{more}",
+        count(stale.len() as u64, "cell"),
         ids.join(", ")
     )
 }
