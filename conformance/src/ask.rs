@@ -329,14 +329,14 @@ pub fn ask(
     } else {
         asked.unsteady =
             unsteady(&question.call, convention, &question.expected, [&first, &second]);
-        asked.add(question, of_both(sites, wrong(&second), [&first, &second]));
+        asked.add(question, of_both(&sites, wrong(&second), [&first, &second]));
     }
     Ok(asked)
 }
 
 /// The wrong elements of two answers, each once, and in which way.
 fn of_both(
-    sites: Vec<Site>,
+    sites: &[Site],
     again: Vec<Site>,
     [first, second]: [&Tensors; 2],
 ) -> Vec<(FailureKind, Site)> {

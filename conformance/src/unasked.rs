@@ -142,14 +142,17 @@ fn reason(claims: &Capabilities, profile: &str) -> Option<String> {
     Some(excluded(claims, |claims| asked(&Capabilities { profiles: alone(), ..claims.clone() })))
 }
 
+/// Takes one claim back.
+type Change = fn(&mut Capabilities);
+
 /// Which other claims leave nothing of a profile.
 fn excluded(claims: &Capabilities, asked: impl Fn(&Capabilities) -> bool) -> String {
-    let without = |change: fn(&mut Capabilities)| {
+    let without = |change: Change| {
         let mut claims = claims.clone();
         change(&mut claims);
         claims
     };
-    let others: [(&str, fn(&mut Capabilities)); 10] = [
+    let others: [(&str, Change); 10] = [
         ("ops", |claims| claims.ops = Claim::All),
         ("inputs", |claims| claims.inputs = Claim::All),
         ("axes", |claims| claims.axes = Claim::All),
@@ -229,7 +232,7 @@ mod tests {
         "claimed, not asked: int8/floor, because what it claims as `ops` or `accumulate` leaves nothing of it"
     )]
     #[case::together(
-        r#"{"ops":["quantize"],"axes":["k"],"inputs":["fp8"],"profiles":["e4m3/floor"]}"#,
+        r#"{"ops":["quantize"],"axes":["k"],"inputs":["fp8"],"orders":["none"],"profiles":["e4m3/floor"]}"#,
         "claimed, not asked: e4m3/floor, because the other claims together leave nothing of it"
     )]
     #[case::unknown(r#"{"profiles":["nvfp4/two-level"]}"#, "has nothing of that name")]

@@ -1,7 +1,5 @@
 //! Ids: what `list` prints and `repro` takes, and what is said where there are none.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod common;
 
 use common::{adapter, mxcert, spec};

@@ -187,7 +187,9 @@ mod tests {
 
     fn u8s(shape: &[usize], set: &[(usize, u8)], rest: u8) -> Tensor {
         let mut data = vec![rest; shape.iter().product()];
-        set.iter().for_each(|&(at, byte)| data[at] = byte);
+        for &(at, byte) in set {
+            data[at] = byte;
+        }
         Tensor { shape: shape.to_vec(), data: Data::U8(data) }
     }
 
