@@ -67,11 +67,11 @@ fn repro_prints_the_terms_of_the_first_wrong_output() {
     let (code, stdout, stderr) = mxcert(&["repro", id, "--backend", &backend]);
     assert_eq!(code, 1, "{stdout}{stderr}");
     for part in [
-        "output: row 0, column 3",
-        "output [0, 3] = sum over k of A[0, k] x B[3, k]: 1 term that is not zero of 128",
+        "output: row 0, column 7  want 00200000 got 00000000",
+        "output [0, 7] = sum over k of A[0, k] x B[7, k]: 1 term that is not zero of 128",
         "       5  0x38 = 1, scale 0x00 = 2^-127 ",
-        " 0x38 = 1, scale 0x03 = 2^-124 ",
-        " = 1 x 2^-251",
+        " 0x38 = 1, scale 0x7e = 2^-1 ",
+        " = 1 x 2^-128, rounded once 0x00200000 (f32)",
     ] {
         assert!(stdout.contains(part), "{part} in\n{stdout}");
     }

@@ -4,7 +4,7 @@
 
 use mx_conformance::backend::{Backend, Fault, Identity, Refusal};
 use mx_conformance::backends::in_process::InProcess;
-use mx_conformance::capabilities::{Accumulate, Capabilities};
+use mx_conformance::capabilities::Capabilities;
 use mx_conformance::judge::Judge;
 use mx_conformance::outputs::Outputs;
 use mx_conformance::progress::Quiet;
@@ -13,7 +13,6 @@ use mx_conformance::runner::{Findings, Options, run};
 use mx_conformance::selection::{CellPlan, Filter, plan};
 use mx_reference::Convention;
 use mx_reference::convention::PROPAGATE;
-use mx_reference::gemm::Model;
 use mx_vectors::{Call, Data, Level, cells::cells, classes};
 use std::time::Duration;
 
@@ -206,12 +205,10 @@ fn a_backend_that_only_crashes_is_given_up() {
 #[test]
 fn cases_outside_the_claim_end_no_row_of_faults() {
     let mut backend = Planted::new(|_, _, _| Err(crash()));
-    backend.inner.claim(|claims| claims.accumulate = Some(Accumulate(Some(Model::HopperBf16))));
-    let claims = backend.capabilities().clone();
-    // Operands under extreme scales, which bf16 does not hold, lie between those that it does.
-    let filter = Filter::parse("gemm/*-e4m3/mx/f32/-/g0-[ps]*").unwrap();
-    let asked = cells().into_iter().map(|op| claims.declared(op));
-    let plans = plan(asked, &classes::ALL, Level::Standard, &[filter], (1, 1));
+    backend.inner.claim(|claims| claims.multiple = Some((32, 64)));
+    // Of the shapes around tile sizes some are such multiples, and between them are others.
+    let filter = Filter::parse("quantize/*/*/f32/row/shapes").unwrap();
+    let plans = plan(cells(), &classes::ALL, Level::Standard, &[filter], (1, 1));
     let findings = run(&mut backend, &plans, OPTIONS, &Quiet).unwrap();
     let outside: u64 = findings.cells.iter().map(|cell| cell.counts.outside).sum();
     assert!(outside > 0);
