@@ -5,7 +5,7 @@ use crate::capabilities::Capabilities;
 use crate::fault_models::{Delta, Device, FaultModel, Memory, raised};
 use crate::outputs::Outputs;
 use mx_reference::Convention;
-use mx_vectors::Call;
+use mx_vectors::{Call, Tensors};
 
 /// A backend that has one fault.
 #[derive(Clone, Debug)]
@@ -36,6 +36,35 @@ impl Faulty {
     }
 }
 
+/// The backend beside the right outputs of the call that it will be asked: computing them again for every model takes most of a
+/// measurement.
+#[derive(Debug)]
+pub struct Knowing<'a> {
+    /// The backend.
+    pub faulty: &'a mut Faulty,
+    /// What the right implementation answers.
+    pub right: &'a Tensors,
+}
+
+impl Backend for Knowing<'_> {
+    fn identity(&self) -> &Identity {
+        &self.faulty.identity
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.faulty.capabilities
+    }
+
+    fn execute(
+        &mut self,
+        call: &Call,
+        convention: &'static Convention,
+        outputs: &mut Outputs,
+    ) -> Result<(), Refusal> {
+        self.faulty.run(call, convention, outputs, Some(self.right))
+    }
+}
+
 impl Backend for Faulty {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -51,24 +80,38 @@ impl Backend for Faulty {
         convention: &'static Convention,
         outputs: &mut Outputs,
     ) -> Result<(), Refusal> {
+        self.run(call, convention, outputs, None)
+    }
+
+    fn duplicate(&self) -> Option<Box<dyn Backend>> {
+        self.model.delta.is_pure().then(|| Box::new(self.clone()) as Box<dyn Backend>)
+    }
+}
+
+impl Faulty {
+    fn run(
+        &mut self,
+        call: &Call,
+        convention: &'static Convention,
+        outputs: &mut Outputs,
+        known: Option<&Tensors>,
+    ) -> Result<(), Refusal> {
         if let Delta::Device(run) = self.model.delta
             && (self.model.applies)(&call.op)
         {
             self.memory.calls += 1;
             let mut inputs = call.inputs.clone();
             let memory = &mut self.memory;
-            run(&mut Device { call, convention, inputs: &mut inputs, memory, outputs })?;
+            let inputs_of = &mut inputs;
+            run(&mut Device { call, convention, inputs: inputs_of, known, memory, outputs })?;
             let changed = inputs.into_iter().find(|(name, own)| call.inputs.get(name) != Some(own));
             return match changed {
                 Some((name, _)) => Err(Refusal::InputsChanged(name)),
                 None => Ok(()),
             };
         }
-        let tensors = self.model.outputs(call, convention).map_err(|error| raised(&error))?;
+        let tensors =
+            self.model.outputs(call, convention, known).map_err(|error| raised(&error))?;
         outputs.fill(&tensors).map_err(|error| raised(&error))
-    }
-
-    fn duplicate(&self) -> Option<Box<dyn Backend>> {
-        self.model.delta.is_pure().then(|| Box::new(self.clone()) as Box<dyn Backend>)
     }
 }

@@ -36,16 +36,20 @@ fn dequantizes(op: &Op, of: impl Fn(&Dequantize) -> bool) -> bool {
     matches!(op, Op::Dequantize(d) if of(d))
 }
 
+/// Products in f32: what is read does not depend on what sums are rounded to.
+fn products(op: &Op, of: impl Fn(&Gemm) -> bool) -> bool {
+    multiplies(op, |g| g.output == Float::F32 && of(g))
+}
+
 /// Dequantisation and products with E8M0 scales other than 1.
 fn reads_e8m0(op: &Op) -> bool {
-    dequantizes(op, |_| true) || multiplies(op, |g| g.scaling == Scaling::Mx)
+    dequantizes(op, |_| true) || products(op, |g| g.scaling == Scaling::Mx)
 }
 
 /// Dequantisation and products of a format.
 fn reads(op: &Op, element: Element) -> bool {
     let factor = Factor::Element(element);
-    dequantizes(op, |d| d.element == element)
-        || multiplies(op, |g: &Gemm| g.a == factor || g.b == factor)
+    dequantizes(op, |d| d.element == element) || products(op, |g| g.a == factor || g.b == factor)
 }
 
 const SAME: Reading = |format| format;
@@ -214,7 +218,7 @@ pub(super) const MODELS: &[FaultModel] = &[
             "UE4M3 block scales of NVFP4 are read as powers of two",
             "sglang PR 19948, 22300: scale types confused",
         ],
-        |op| multiplies(op, |g| g.scaling == Scaling::Nvfp4),
+        |op| products(op, |g| g.scaling == Scaling::Nvfp4),
         SAME,
         |format| same_or(format, &UE4M3, &E8M0),
     ),

@@ -30,6 +30,8 @@ pub struct Device<'a> {
     pub convention: &'static Convention,
     /// The device's copy of the inputs, compared with the call's when it is done.
     pub inputs: &'a mut Tensors,
+    /// The right outputs, where somebody computed them before.
+    pub known: Option<&'a Tensors>,
     /// What it remembers.
     pub memory: &'a mut Memory,
     /// The buffers.
@@ -42,6 +44,9 @@ impl Device<'_> {
     /// # Errors
     /// [`Refusal`] for inputs that do not fit the op.
     pub fn right(&self) -> Result<Tensors, Refusal> {
+        if let Some(known) = self.known {
+            return Ok(known.clone());
+        }
         native::answer(&self.call.op, self.convention, &self.call.inputs)
             .map_err(|error| raised(&error))
     }

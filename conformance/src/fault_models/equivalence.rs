@@ -107,7 +107,8 @@ fn agree(stages: &Stages, profile: Profile, input: Float, bits: u32, code_too: b
     if let Some(stage) = stages.multiplier {
         block.multiplier = stage(&block);
     }
-    if block.scale != byte {
+    // Zeros stay zeros under every power of two.
+    if block.scale != byte || block.multiplier != multiplier && !amax.is_zero() {
         return false;
     }
     if !code_too {

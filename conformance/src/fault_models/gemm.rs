@@ -74,20 +74,31 @@ fn gemm(op: &Op, of: impl Fn(&Gemm) -> bool) -> bool {
     matches!(op, Op::Gemm(g) if g.scaling != Scaling::Unit && of(g))
 }
 
+/// Products whatever they are rounded to: for what happens to a sum.
 fn every(op: &Op) -> bool {
     gemm(op, |_| true)
 }
 
+/// Products in f32: for what happens before a sum is rounded, which is the same for every output type.
+fn before_rounding(op: &Op) -> bool {
+    gemm(op, |g| g.output == Float::F32)
+}
+
 fn scaled(op: &Op) -> bool {
-    gemm(op, |g| matches!(g.scaling, Scaling::Mx | Scaling::Nvfp4))
+    before_rounding(op) && gemm(op, |g| matches!(g.scaling, Scaling::Mx | Scaling::Nvfp4))
 }
 
 fn mx(op: &Op) -> bool {
-    gemm(op, |g| g.scaling == Scaling::Mx)
+    before_rounding(op) && gemm(op, |g| g.scaling == Scaling::Mx)
 }
 
 fn nvfp4(op: &Op) -> bool {
-    gemm(op, |g| g.scaling == Scaling::Nvfp4)
+    before_rounding(op) && gemm(op, |g| g.scaling == Scaling::Nvfp4)
+}
+
+/// Products in f32 of one format: an accumulator does not know what it adds.
+fn of_one_format(op: &Op) -> bool {
+    before_rounding(op) && gemm(op, |g| g.a == g.b)
 }
 
 fn sixteen_bits_out(op: &Op) -> bool {
@@ -193,6 +204,8 @@ fn resum(
     let (Codes::Bytes(a_codes), Codes::Bytes(b_codes)) = (a.codes, b.codes) else { return };
     let Some(output) = outputs.get_mut("output") else { return };
     let blocks = k / a_scales.block.max(1);
+    let decode =
+        [a, b].map(|side| (0..256).map(|code| side.format.decode(code)).collect::<Vec<Number>>());
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let (sa, sb) = (&a_scales.bytes[i * blocks..], &b_scales.bytes[j * blocks..]);
         if !(0..blocks).any(|block| affected(sa[block], sb[block])) {
@@ -201,11 +214,14 @@ fn resum(
         let mut total = Total::ZERO;
         for at in 0..k {
             let block = at / a_scales.block;
-            let elements = [
-                a.format.decode(a_codes[i * k + at].into()),
-                b.format.decode(b_codes[j * k + at].into()),
-            ];
-            total.add(value(&Term { elements, scales: [sa[block], sb[block]] }));
+            let scales = [sa[block], sb[block]];
+            let codes = [a_codes[i * k + at], b_codes[j * k + at]];
+            let elements = [0, 1].map(|side| decode[side][usize::from(codes[side])]);
+            let ordinary = !affected(scales[0], scales[1]) && !scales.contains(&0xff);
+            if ordinary && elements[0].times(elements[1]).is_zero() {
+                continue;
+            }
+            total.add(value(&Term { elements, scales }));
         }
         set(output, i * n + j, total.round(g.output.format()));
     }
@@ -307,7 +323,7 @@ pub(super) const MODELS: &[FaultModel] = &[
             "products beyond the last multiple of 64 along K are left out",
             "triton PR 8974, TransformerEngine PR 2905: K that fills no tile",
         ],
-        every,
+        before_rounding,
         |call| without_tail(call, 64),
     ),
     inputs(
@@ -316,7 +332,7 @@ pub(super) const MODELS: &[FaultModel] = &[
             "the last 128 products of a K beyond 1024 are left out",
             "TransformerEngine PR 2695, torchao PR 4278: the last stage of a pipeline is lost",
         ],
-        |op| gemm(op, |g| g.output == Float::F32 && g.a == g.b),
+        of_one_format,
         |call| {
             let k = call.inputs.get("a_elements").map_or(0, |tensor| sides(tensor).1);
             if k > 1024 { without_tail(call, k - 128) } else { call.clone() }
@@ -328,7 +344,7 @@ pub(super) const MODELS: &[FaultModel] = &[
             "NaN elements count as zero",
             "rocm-libraries PR 7439: NaN lost in a reference",
         ],
-        |op| gemm(op, |g| g.a.format().has_nan() || g.b.format().has_nan()),
+        |op| before_rounding(op) && gemm(op, |g| [g.a, g.b].iter().any(|f| f.format().has_nan())),
         |call| with_elements(call, |format, bits| if format.is_nan(bits) { 0 } else { bits }),
     ),
     inputs(
@@ -342,7 +358,7 @@ pub(super) const MODELS: &[FaultModel] = &[
                 factor.format().decode(factor.format().max_code() + 1).magnitude
                     == Magnitude::Infinite
             };
-            gemm(op, |g| has(g.a) || has(g.b))
+            before_rounding(op) && gemm(op, |g| has(g.a) || has(g.b))
         },
         |call| {
             with_elements(call, |format, bits| {
@@ -382,7 +398,7 @@ pub(super) const MODELS: &[FaultModel] = &[
         ],
         |op| {
             let has = |f: Factor| f.format().exponent_bits > 0 && f != Factor::Bf16;
-            gemm(op, |g| has(g.a) || has(g.b))
+            before_rounding(op) && gemm(op, |g| has(g.a) || has(g.b))
         },
         |call| {
             with_elements(call, |format, bits| {
@@ -398,7 +414,7 @@ pub(super) const MODELS: &[FaultModel] = &[
         ["gemm-int8-minus-128", "code 0x80 counts as -127/64", "tt-metal 49907, microxcaling 3"],
         |op| {
             let int8 = |f: Factor| f == Factor::Element(mx_reference::Element::Int8);
-            gemm(op, |g| int8(g.a) || int8(g.b))
+            before_rounding(op) && gemm(op, |g| int8(g.a) || int8(g.b))
         },
         |call| {
             with_elements(
@@ -616,7 +632,7 @@ pub(super) const ACCUMULATIONS: &[FaultModel] = &[
             "sums are kept in 14 bits where f32 is declared",
             "DeepSeek-V3 issue 197, DeepGEMM issue 37",
         ],
-        every,
+        of_one_format,
         None,
         chain(32, 13, &E8M13),
     ),
@@ -626,7 +642,7 @@ pub(super) const ACCUMULATIONS: &[FaultModel] = &[
             "sums are kept in bf16 where f32 is declared",
             "TransformerEngine PR 501, aiter 2421: accumulators of the output's type",
         ],
-        every,
+        of_one_format,
         None,
         chain(16, 24, &BF16),
     ),
@@ -636,7 +652,7 @@ pub(super) const ACCUMULATIONS: &[FaultModel] = &[
             "f32 additions in order are declared to be exact",
             "torchao PR 1643, PR 1835: equality with cuBLAS that nobody could check",
         ],
-        every,
+        of_one_format,
         Some(Model::Exact),
         ANY,
     ),
@@ -646,7 +662,7 @@ pub(super) const ACCUMULATIONS: &[FaultModel] = &[
             "neighbours are added pairwise where additions in order are declared",
             "miles PR 1054, PR 1261: not bitwise equal to the library it stands for",
         ],
-        every,
+        of_one_format,
         Some(Model::F32Sequential),
         Accumulation { scheme: Scheme::Pairwise, ..ANY },
     ),

@@ -1,6 +1,7 @@
 //! A plain quantiser in which any stage can be replaced: load, amax, scale, multiplier, code.
 
 use mx_reference::block::Multiplier;
+use mx_reference::convention::AmaxNan;
 use mx_reference::{
     Axis, Blocking, Convention, Format, Input, Matrix, MatrixView, Number, Overflow, Profile,
     Quantized, Rounding, ShapeError,
@@ -111,46 +112,48 @@ fn run<T: Input>(
         Axis::Col => x.transposed(),
     };
     let (rows, cols) = (blocking.shape.rows(), blocking.shape.cols());
+    let each_lane = stages.load.is_some() || stages.amax.is_some() || stages.code.is_some();
     let mut numbers = vec![Number::ZERO; rows * cols];
     let mut before = None;
     for sr in 0..done.scale_rows {
         for sc in 0..done.scale_cols {
-            for (i, number) in numbers.iter_mut().enumerate() {
-                let value = x.at(sr * rows + i / cols, sc * cols + i % cols);
-                *number = match stages.load {
-                    Some(load) => load(input, value.bits()),
-                    None => value.number(),
-                };
-            }
-            let scale = &mut done.scales[sr * done.scale_cols + sc];
-            let own = *scale;
+            let at = |i: usize| x.at(sr * rows + i / cols, sc * cols + i % cols);
+            let fill = |numbers: &mut [Number]| {
+                for (i, number) in numbers.iter_mut().enumerate() {
+                    *number = match stages.load {
+                        Some(load) => load(input, at(i).bits()),
+                        None => at(i).number(),
+                    };
+                }
+            };
+            let own = done.scales[sr * done.scale_cols + sc];
             let multiplier = profile.multiplier(own);
-            let (amax, numbers) = (Number::ZERO, &numbers[..]);
-            let mut block = Block { profile, input, numbers, before, amax, scale: own, multiplier };
-            if stages.load.is_some()
-                || stages.amax.is_some()
-                || stages.scale.is_some()
-                || stages.code.is_some()
-            {
-                block.amax = match stages.amax {
-                    Some(amax) => amax(&block),
-                    None => profile.amax(numbers.iter().copied()),
-                };
-                before = Some(profile.amax(numbers.iter().copied()));
-                block.scale = match stages.scale {
-                    Some(scale) => scale(&block),
-                    None => profile.scale(block.amax),
-                };
-                block.multiplier = profile.multiplier(block.scale);
+            let mut amax = Number::ZERO;
+            if each_lane {
+                fill(&mut numbers);
+                amax = profile.amax(numbers.iter().copied());
+            } else if stages.scale.is_some() {
+                amax = largest(profile, (0..numbers.len()).map(at));
             }
-            if let Some(multiplier) = stages.multiplier {
-                block.multiplier = multiplier(&block);
-            }
-            *scale = block.scale;
-            let same = stages.load.is_none() && stages.code.is_none() && block.scale == own;
-            if same && block.multiplier == multiplier {
+            let right =
+                Block { profile, input, numbers: &[], before, amax, scale: own, multiplier };
+            let staged = if each_lane || stages.scale.is_some() {
+                scaled(stages, Block { numbers: &numbers, ..right })
+            } else {
+                right
+            };
+            before = Some(amax);
+            let (amax, scale) = (staged.amax, staged.scale);
+            let multiplier = stages.multiplier.map_or(staged.multiplier, |stage| stage(&staged));
+            let same = scale == own && multiplier == right.multiplier;
+            done.scales[sr * done.scale_cols + sc] = scale;
+            if same && stages.load.is_none() && stages.code.is_none() {
                 continue;
             }
+            if !each_lane {
+                fill(&mut numbers);
+            }
+            let block = Block { numbers: &numbers, amax, scale, multiplier, ..right };
             for (i, &number) in numbers.iter().enumerate() {
                 done.elements[(sr * rows + i / cols) * done.cols + sc * cols + i % cols] =
                     match stages.code {
@@ -161,4 +164,28 @@ fn run<T: Input>(
         }
     }
     Ok(done)
+}
+
+/// The block with its amax, scale and multiplier as the stages have them.
+fn scaled<'a>(stages: &Stages, right: Block<'a>) -> Block<'a> {
+    let mut block = right;
+    if let Some(stage) = stages.amax {
+        block.amax = stage(&block);
+    }
+    block.scale = match stages.scale {
+        Some(stage) => stage(&block),
+        None => block.profile.scale(block.amax),
+    };
+    block.multiplier = block.profile.multiplier(block.scale);
+    block
+}
+
+/// The amax of some inputs, whose magnitudes are in order of their bits.
+fn largest<T: Input>(profile: Profile, lanes: impl Iterator<Item = T>) -> Number {
+    let format = T::FORMAT;
+    let magnitudes = lanes.map(|x| x.bits() & !format.sign_bit());
+    let counts = |bits: &u32| {
+        profile.convention.amax_nan == AmaxNan::Propagate || *bits <= format.max_code() + 1
+    };
+    format.decode(magnitudes.filter(counts).max().unwrap_or(0))
 }
