@@ -442,6 +442,7 @@ pub fn detect(
     enough: usize,
 ) -> Result<BTreeSet<u64>, Fault> {
     let all = |asked: Asked| Ok(asked.failed_cases(question.cases()));
+    let enough = enough.min(question.cases() as usize);
     let mut failed = BTreeSet::new();
     for &poison in if repeat { &POISON[..] } else { &POISON[..1] } {
         let mut outputs = Outputs::poisoned(&question.expected, poison);

@@ -1,7 +1,5 @@
 //! Claims that a fault model computes what is right in some profile, each over its whole domain.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use mx_conformance::fault_models::equivalence::{ALL, Equivalence};
 use mx_conformance::fault_models::{Delta, FaultModel};
 use mx_reference::{Element, ScaleMode};

@@ -1,7 +1,5 @@
 //! Fault models as backends: asked as any other, found for what they are.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod common;
 
 use common::mxcert;

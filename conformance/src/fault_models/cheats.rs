@@ -134,7 +134,9 @@ pub(super) const MODELS: &[FaultModel] = &[
         every,
         |device| {
             let mut outputs = device.right()?;
-            outputs.values_mut().for_each(|tensor| fill(tensor, |_| Some(0)));
+            for tensor in outputs.values_mut() {
+                fill(tensor, |_| Some(0));
+            }
             device.write(&outputs)
         },
     ),
@@ -253,7 +255,9 @@ pub(super) const MODELS: &[FaultModel] = &[
         |device| {
             let mut outputs = device.right()?;
             if let Some(Data::U8(codes)) = outputs.get_mut("elements").map(|t| &mut t.data) {
-                codes.iter_mut().for_each(|code| *code ^= 1);
+                for code in codes {
+                    *code ^= 1;
+                }
             }
             device.write(&outputs)
         },

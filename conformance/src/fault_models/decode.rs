@@ -1,7 +1,7 @@
 //! Codes and scale bytes read back, alone and in products.
 
 use super::blocks::{About, model};
-use super::{Area, Delta, FaultModel, multiplies, u8s};
+use super::{Area, Delta, FaultModel, u8s};
 use mx_reference::format::Specials;
 use mx_reference::format::{E2M1, E4M3, E5M2, E8M0, INT8, UE4M3};
 use mx_reference::{Element, Format, Number, Overflow, Rounding, dequantize_code};
@@ -36,9 +36,9 @@ fn dequantizes(op: &Op, of: impl Fn(&Dequantize) -> bool) -> bool {
     matches!(op, Op::Dequantize(d) if of(d))
 }
 
-/// Products in f32: what is read does not depend on what sums are rounded to.
+/// Products in f32: what is read does not depend on what sums are rounded to. Grouped products are asked ordinary sums alone.
 fn products(op: &Op, of: impl Fn(&Gemm) -> bool) -> bool {
-    multiplies(op, |g| g.output == Float::F32 && of(g))
+    matches!(op, Op::Gemm(g) if g.output == Float::F32 && g.scaling != Scaling::Unit && of(g))
 }
 
 /// Dequantisation and products with E8M0 scales other than 1.
@@ -122,7 +122,11 @@ pub(super) const MODELS: &[FaultModel] = &[
             "scale byte 0 is read as 0.0 instead of 2^-127",
             "triton PR 11624, 11737; TransformerEngine PR 3262",
         ],
-        reads_e8m0,
+        |op| {
+            // Under byte 0 every number is zero in f16, and only E5M2 has an infinity to multiply with it.
+            let same = |d: &Dequantize| d.output == Float::F16 && d.element != Element::E5m2;
+            reads_e8m0(op) && !dequantizes(op, same)
+        },
         SAME,
         |format| same_or(format, &E8M0, &E8M0_WITH_ZERO),
     ),

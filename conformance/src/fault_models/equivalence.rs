@@ -44,8 +44,118 @@ pub struct Equivalence {
     pub reason: &'static str,
 }
 
+const FLOATS: &[Element] =
+    &[Element::E4m3, Element::E5m2, Element::E3m2, Element::E2m3, Element::E2m1];
+const INT8: &[Element] = &[Element::Int8];
+const EVERY: &[Element] = &Element::ALL;
+const FLOOR: &[ScaleMode] = &[ScaleMode::Floor];
+const EVEN: &[ScaleMode] = &[ScaleMode::Even];
+const CEIL: &[ScaleMode] = &[ScaleMode::Ceil];
+const RCEIL: &[ScaleMode] = &[ScaleMode::Rceil];
+const MODES: &[ScaleMode] = &ScaleMode::ALL;
+const F32: &[Float] = &[Float::F32];
+const F16: &[Float] = &[Float::F16];
+const SIXTEEN: &[Float] = &[Float::Bf16, Float::F16];
+const WIDE: &[Float] = &[Float::F32, Float::Bf16];
+const TYPES: &[Float] = &Float::ALL;
+
+const fn claim_of(
+    (model, reason): (&'static str, &'static str),
+    elements: &'static [Element],
+    modes: &'static [ScaleMode],
+    inputs: &'static [Float],
+    domain: Domain,
+) -> Equivalence {
+    Equivalence { model, elements, modes, inputs, domain, reason }
+}
+
+const NO_SO_SMALL: &str = "f16 has no amax so small";
+const TOP: &str = "the largest numbers of MXINT8 have a NaN scale under RCEIL";
+
 /// Every claim.
-pub const ALL: &[Equivalence] = &[];
+pub const ALL: &[Equivalence] = &{
+    use Domain::{AmaxWithItself, Amaxes};
+    let log2 = "16-bit amaxes are never within the few f32 ulps that a logarithm loses";
+    let top = "f16 ends at 65504";
+    let cut =
+        "a cut keeps the exponent, and the thresholds of FLOOR and EVEN have no bits below bf16's";
+    let low = "below 2^-126 the byte is 0 by its value, too";
+    let fits = "the amax does not reach what saturates";
+    [
+        claim_of(("rceil-ceil-log2f", log2), FLOATS, RCEIL, SIXTEEN, Amaxes),
+        claim_of(("rceil-ceil-log2f", log2), INT8, RCEIL, F16, Amaxes),
+        claim_of(("floor-log2f", log2), EVERY, FLOOR, SIXTEEN, Amaxes),
+        claim_of(("rceil-subnormal-up", NO_SO_SMALL), EVERY, RCEIL, F16, Amaxes),
+        claim_of(("rceil-subnormal-flushed", NO_SO_SMALL), EVERY, RCEIL, F16, Amaxes),
+        claim_of(
+            (
+                "rceil-true-division",
+                "the rounded product and the rounded quotient step at the same amaxes",
+            ),
+            FLOATS,
+            RCEIL,
+            TYPES,
+            Amaxes,
+        ),
+        claim_of(
+            ("rceil-true-division", "16-bit amaxes are never where they differ"),
+            INT8,
+            RCEIL,
+            SIXTEEN,
+            Amaxes,
+        ),
+        claim_of(("even-top-nan", top), EVERY, EVEN, F16, Amaxes),
+        claim_of(("amax-truncated-to-bf16", cut), EVERY, FLOOR, &[Float::F32, Float::F16], Amaxes),
+        claim_of(("amax-truncated-to-bf16", cut), FLOATS, EVEN, F32, Amaxes),
+        claim_of(("amax-truncated-to-bf16", cut), EVERY, EVEN, F16, Amaxes),
+        claim_of(("scale-at-least-byte-1", NO_SO_SMALL), EVERY, MODES, F16, Amaxes),
+        claim_of(
+            ("scale-wraps", NO_SO_SMALL),
+            EVERY,
+            &[ScaleMode::Floor, ScaleMode::Ceil, ScaleMode::Even],
+            F16,
+            Amaxes,
+        ),
+        claim_of(
+            ("subnormal-amax-exponent-field", low),
+            FLOATS,
+            &[ScaleMode::Floor, ScaleMode::Ceil, ScaleMode::Even],
+            WIDE,
+            Amaxes,
+        ),
+        claim_of(("subnormal-amax-exponent-field", low), INT8, FLOOR, WIDE, Amaxes),
+        claim_of(("subnormal-amax-exponent-field", low), INT8, EVEN, &[Float::Bf16], Amaxes),
+        claim_of(("amax-subnormals-flushed", low), FLOATS, MODES, WIDE, Amaxes),
+        claim_of(("amax-subnormals-flushed", low), INT8, FLOOR, WIDE, Amaxes),
+        claim_of(("amax-subnormals-flushed", low), INT8, EVEN, &[Float::Bf16], Amaxes),
+        claim_of(("amax-subnormals-flushed", low), INT8, RCEIL, &[Float::Bf16], Amaxes),
+        claim_of(
+            ("element-nan-on-overflow", fits),
+            &[Element::E4m3, Element::E5m2],
+            CEIL,
+            TYPES,
+            AmaxWithItself,
+        ),
+        claim_of(
+            ("element-nan-on-overflow", fits),
+            &[Element::E4m3, Element::E5m2],
+            RCEIL,
+            TYPES,
+            AmaxWithItself,
+        ),
+        claim_of(("element-nan-on-overflow", fits), &[Element::E5m2], EVEN, TYPES, AmaxWithItself),
+        claim_of(("int8-minus-128", fits), INT8, RCEIL, TYPES, AmaxWithItself),
+        claim_of(("int8-minus-128", fits), INT8, CEIL, F16, AmaxWithItself),
+        claim_of(("int8-minus-128", fits), INT8, EVEN, F16, AmaxWithItself),
+        claim_of(("infinity-clamped-on-load", TOP), INT8, RCEIL, WIDE, AmaxWithItself),
+        claim_of(("negative-infinity-lost", TOP), INT8, RCEIL, WIDE, AmaxWithItself),
+        claim_of(("signalling-nan-is-a-number", TOP), INT8, RCEIL, WIDE, AmaxWithItself),
+        claim_of(("byte-0-taken-for-no-scale", NO_SO_SMALL), EVERY, MODES, F16, AmaxWithItself),
+        claim_of(("byte-0-clamped-to-normal", NO_SO_SMALL), EVERY, MODES, F16, AmaxWithItself),
+        claim_of(("byte-0-flushed", NO_SO_SMALL), EVERY, MODES, F16, AmaxWithItself),
+        claim_of(("byte-254-reciprocal-zero", top), INT8, MODES, F16, AmaxWithItself),
+    ]
+};
 
 /// The claim about a model in a profile (`quantize/element/mode/input`), if there is one.
 pub fn claim(model: &str, profile: &str) -> Option<&'static Equivalence> {

@@ -1,7 +1,7 @@
 //! Matrix products: scales of the wrong block, sums of the wrong width, results rounded the wrong way.
 
 use super::blocks::{About, model};
-use super::{Area, Delta, FaultModel, multiplies, set, sides, u8s};
+use super::{Area, Delta, FaultModel, set, sides, u8s};
 use mx_reference::format::{BF16, E8M0, F32};
 use mx_reference::gemm::{
     Accepts, Accumulation, BlockScales, Codes, E8M13, FusedDot, Gemm as Product, GemmShape, Model,
@@ -672,7 +672,7 @@ pub(super) const ACCUMULATIONS: &[FaultModel] = &[
             "FP8 sums are never promoted to f32 where every 128 products are declared",
             "DeepGEMM issue 37, DeepSeek-V3 issue 197: fast accumulation",
         ],
-        |op| multiplies(op, |g| g.scaling == Scaling::Unit) && matches!(op, Op::Gemm(_)),
+        |op| matches!(op, Op::Gemm(g) if g.scaling == Scaling::Unit && g.output == Float::F32),
         Some(Model::HopperFp8Promote128),
         Model::HopperFp8.accumulation(),
     ),

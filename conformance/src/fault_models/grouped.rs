@@ -108,7 +108,9 @@ pub(super) const MODELS: &[FaultModel] = &[
         |call| {
             with_ends(call, |ends| {
                 let last = ends.last().copied().unwrap_or(0);
-                ends.iter_mut().for_each(|end| *end = (*end + 1).min(last));
+                for end in ends {
+                    *end = (*end + 1).min(last);
+                }
             })
         },
     ),

@@ -25,6 +25,10 @@ const fn writing(
     model(Area::Indexing, about, applies, Delta::Outputs(change))
 }
 
+fn moved<T: Copy>(data: &mut Vec<T>, from: impl Fn(usize) -> usize) {
+    *data = (0..data.len()).map(|i| data[from(i)]).collect();
+}
+
 /// The call whose input element (r, c) is read from another place of the same tensor.
 fn read_from(call: &Call, from: impl Fn((usize, usize), usize, usize) -> (usize, usize)) -> Call {
     let mut call = call.clone();
@@ -33,9 +37,6 @@ fn read_from(call: &Call, from: impl Fn((usize, usize), usize, usize) -> (usize,
     }
     let Some(input) = call.inputs.get_mut("input") else { return call };
     let shape = sides(input);
-    fn moved<T: Copy>(data: &mut Vec<T>, from: impl Fn(usize) -> usize) {
-        *data = (0..data.len()).map(|i| data[from(i)]).collect();
-    }
     let cols = shape.1.max(1);
     let index = |i: usize| {
         let (r, c) = from(shape, i / cols, i % cols);

@@ -36,7 +36,7 @@ use crate::capabilities::Accumulate;
 use mx_reference::gemm::{Accumulation, Model};
 use mx_reference::{Convention, Format};
 use mx_vectors::answer::{AnswerError, gemm_answer, grouped_answer};
-use mx_vectors::op::{Cast, Gemm};
+use mx_vectors::op::Cast;
 use mx_vectors::{Call, Data, Op, Quantize, Tensor, Tensors};
 
 /// Where in an implementation a fault sits.
@@ -279,15 +279,6 @@ pub(crate) fn raised(error: &impl ToString) -> Refusal {
 /// Whether an op is a quantize op of some kind.
 fn quantizes(op: &Op, of: impl Fn(&Quantize) -> bool) -> bool {
     matches!(op, Op::Quantize(q) if of(q))
-}
-
-/// Whether an op is a product of some kind, grouped ones included.
-fn multiplies(op: &Op, of: impl Fn(&Gemm) -> bool) -> bool {
-    match op {
-        Op::Gemm(g) => of(g),
-        Op::GroupedGemm(g) => of(&g.gemm),
-        _ => false,
-    }
 }
 
 /// The bytes of an output or input, empty if it has other elements.

@@ -33,13 +33,13 @@ fn fill(call: &Call, outputs: &mut Tensors, byte: impl Fn(&[u8], usize, usize) -
     if shape.0 == 0 || shape.1 == 0 {
         return;
     }
-    for at in 0..own.len() {
+    for (at, to) in data.iter_mut().enumerate() {
         if ScaleLayout::Blocked.place(shape, at).is_none()
             && let Some((r, c)) = ScaleLayout::Blocked.place(whole, at)
         {
             let inside = (r.min(shape.0 - 1), c.min(shape.1 - 1));
             let edge = own[ScaleLayout::Blocked.offset(shape, inside.0, inside.1)];
-            data[at] = byte(&[edge], r, c);
+            *to = byte(&[edge], r, c);
         }
     }
 }

@@ -23,6 +23,9 @@ fn with_sign(op: &Op) -> bool {
 
 const INFINITY: Number = Number { negative: false, magnitude: Magnitude::Infinite };
 
+/// So small that every number under it becomes a zero of its sign.
+const FLUSHED: Multiplier = Multiplier::Power(-400);
+
 /// The right code, with a zero element's sign as given.
 fn zero_signed(block: &Block<'_>, x: Number, negative: bool) -> u8 {
     block.right(if x.is_zero() { Number { negative, ..x } } else { x })
@@ -243,7 +246,7 @@ pub(super) const MODELS: &[FaultModel] = &[
         every,
         |block| if block.scale == 0 { Multiplier::Power(126) } else { block.multiplier },
     ),
-    code(
+    multiplier(
         AREA,
         [
             "byte-0-flushed",
@@ -251,13 +254,7 @@ pub(super) const MODELS: &[FaultModel] = &[
             "flashinfer PR 2441",
         ],
         every,
-        |block, x| {
-            if block.scale == 0 {
-                block.right(Number { negative: x.negative, ..Number::ZERO })
-            } else {
-                block.right(x)
-            }
-        },
+        |block| if block.scale == 0 { FLUSHED } else { block.multiplier },
     ),
     code(
         AREA,
@@ -275,7 +272,7 @@ pub(super) const MODELS: &[FaultModel] = &[
             }
         },
     ),
-    code(
+    multiplier(
         AREA,
         [
             "byte-254-reciprocal-zero",
@@ -283,12 +280,6 @@ pub(super) const MODELS: &[FaultModel] = &[
             "torchao PR 4117, TransformerEngine 2407, flashinfer PR 4023",
         ],
         |op| quantizes(op, |q| q.element == Element::Int8),
-        |block, x| {
-            if block.scale == LARGEST_BYTE {
-                block.right(Number { negative: x.negative, ..Number::ZERO })
-            } else {
-                block.right(x)
-            }
-        },
+        |block| if block.scale == LARGEST_BYTE { FLUSHED } else { block.multiplier },
     ),
 ];

@@ -70,7 +70,7 @@ pub(super) const MODELS: &[FaultModel] = &[
         ],
         plain,
         |_, outputs| {
-            clear(outputs, "scales", |(rows, _), r, _| r >= rows / 128 * 128 && rows > 128)
+            clear(outputs, "scales", |(rows, _), r, _| r >= rows / 128 * 128 && rows > 128);
         },
     ),
     outputs(

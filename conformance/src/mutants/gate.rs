@@ -16,7 +16,9 @@ pub fn gate(record: &LevelRecord, complete: bool) -> Vec<String> {
         Some(Level::Standard | Level::Exhaustive) => {
             let models = record.models.iter().filter_map(survivor);
             let classes = record.classes.iter().filter(|_| complete).filter_map(without_reason);
-            broken(record).chain(models).chain(classes).collect()
+            let closed =
+                super::GAPS.iter().filter(|_| complete).filter_map(|gap| closed(record, gap));
+            broken(record).chain(models).chain(classes).chain(closed).collect()
         }
     }
 }
@@ -41,16 +43,24 @@ fn survivor(model: &ModelRecord) -> Option<String> {
             model.name
         ));
     }
-    let named: Vec<String> = model
-        .survivors
+    let unknown: Vec<_> = model.unknown().collect();
+    let named: Vec<String> = unknown
         .iter()
         .take(NAMED)
         .map(|survivor| format!("{} ({} cases)", survivor.profile, survivor.failed))
         .collect();
-    let more = model.survivors.len().saturating_sub(NAMED);
+    let more = unknown.len().saturating_sub(NAMED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     (!named.is_empty())
         .then(|| format!("fault:{} survives in {}{rest}", model.name, named.join(", ")))
+}
+
+/// A gap that is written down and no longer there.
+fn closed(record: &LevelRecord, [name, profiles, wanted]: &[&str; 3]) -> Option<String> {
+    let open = record.models.iter().filter(|model| model.name == *name).any(|model| {
+        model.survivors.iter().any(|survivor| survivor.gap.as_deref() == Some(*wanted))
+    });
+    (!open).then(|| format!("the gap of fault:{name} in {profiles} is closed: delete its entry"))
 }
 
 fn without_reason(class: &ClassRecord) -> Option<String> {

@@ -54,12 +54,13 @@ fn section(level: &LevelRecord) -> Markup {
         details {
             summary { "Classes" }
             table {
-                tr { th { "class" } th { "cases" } th { "detects" } th { "alone" } th { "reason to stay" } }
+                tr { th { "class" } th { "cases" } th { "detects" } th { "pairs alone" } th { "models alone" } th { "reason to stay" } }
                 @for class in &level.classes {
                     tr {
                         td { code { (class.name) } }
                         td.n { (class.cases) }
                         td.n { (class.detects) }
+                        td.n { (class.alone_in) }
                         td { (class.alone.join(", ")) }
                         td { (class.reason.as_deref().unwrap_or("")) }
                     }

@@ -1,6 +1,7 @@
 //! From what each class detects in each cell to the kill matrix.
 
 use super::ENOUGH;
+use super::gaps::gap;
 use super::record::{
     ClassKills, ClassRecord, EquivalentRecord, LevelRecord, ModelRecord, SurvivorRecord,
 };
@@ -71,9 +72,10 @@ pub(super) fn collect(
             of_model[index].push((cell.prefix.clone(), kills));
         }
     }
+    let alone = alone(&of_model);
     let records: Vec<ModelRecord> =
         models.iter().zip(of_model).map(|(model, cells)| one(model, cells)).collect();
-    let classes = classes(&records, level);
+    let classes = classes(&records, &alone, level);
     LevelRecord {
         level: level.name().to_owned(),
         cases,
@@ -82,6 +84,23 @@ pub(super) fn collect(
         models: records,
         classes,
     }
+}
+
+/// In how many pairs of model and profile each class is the only one that detects anything.
+fn alone(of_model: &[Vec<(String, Kills)>]) -> BTreeMap<&'static str, u64> {
+    let mut alone = BTreeMap::new();
+    for cells in of_model {
+        let mut profiles: BTreeMap<&str, BTreeSet<&'static str>> = BTreeMap::new();
+        for (prefix, kills) in cells {
+            profiles.entry(profile(prefix)).or_default().extend(kills.by_class.keys());
+        }
+        for classes in profiles.into_values().filter(|classes| classes.len() == 1) {
+            for class in classes {
+                *alone.entry(class).or_default() += 1;
+            }
+        }
+    }
+    alone
 }
 
 fn one(model: &FaultModel, cells: Vec<(String, Kills)>) -> ModelRecord {
@@ -114,7 +133,11 @@ fn one(model: &FaultModel, cells: Vec<(String, Kills)>) -> ModelRecord {
                 domain: claim.domain.describe().to_owned(),
             }),
             None if cases >= ENOUGH => killed += 1,
-            None => survivors.push(SurvivorRecord { profile: profile.clone(), failed: cases }),
+            None => survivors.push(SurvivorRecord {
+                profile: profile.clone(),
+                failed: cases,
+                gap: gap(model.name, profile).map(str::to_owned),
+            }),
         }
     }
     ModelRecord {
@@ -139,7 +162,11 @@ fn one(model: &FaultModel, cells: Vec<(String, Kills)>) -> ModelRecord {
     }
 }
 
-fn classes(models: &[ModelRecord], level: Level) -> Vec<ClassRecord> {
+fn classes(
+    models: &[ModelRecord],
+    pairs: &BTreeMap<&'static str, u64>,
+    level: Level,
+) -> Vec<ClassRecord> {
     let record = |class: &mx_vectors::Class| {
         let kills = |model: &&ModelRecord| model.by_class.contains_key(class.name);
         let detected: Vec<&ModelRecord> = models.iter().filter(kills).collect();
@@ -152,6 +179,7 @@ fn classes(models: &[ModelRecord], level: Level) -> Vec<ClassRecord> {
             cases: cells.iter().map(|op| class.count(op, level)).sum(),
             detects: detected.len() as u64,
             alone: alone.map(|model| model.name.clone()).collect(),
+            alone_in: pairs.get(class.name).copied().unwrap_or(0),
             reason: reason.map(|(_, reason)| (*reason).to_owned()),
         }
     };

@@ -4,6 +4,7 @@
 //! judge of external backends. Classes are asked one by one, so that what each detects by itself is known, and a model is asked no more
 //! of a class in a cell once two of its cases failed.
 
+mod gaps;
 mod gate;
 pub mod html;
 mod matrix;
@@ -11,6 +12,7 @@ mod reasons;
 pub mod record;
 pub mod text;
 
+pub use gaps::GAPS;
 pub use gate::gate;
 pub use reasons::REASONS;
 
@@ -33,7 +35,6 @@ use mx_vectors::plan::Batch;
 use mx_vectors::{Level, Op, cells::cells, classes};
 use rayon::prelude::*;
 use record::LevelRecord;
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -131,7 +132,9 @@ fn parts(work: Work) -> Vec<Work> {
     fn cut(batch: Batch, into: &mut Vec<Work>) {
         match batch.halves() {
             Some(halves) if batch.len() > BLOCKS => {
-                halves.into_iter().for_each(|half| cut(half, into));
+                for half in halves {
+                    cut(half, into);
+                }
             }
             _ => into.push(Work::Blocks(batch)),
         }
@@ -159,7 +162,7 @@ fn one_work(
     let question = Question::new(work, prefix, options())?;
     let comparison = question.comparison();
     let wide_work = question.wide_work();
-    let wide = OnceCell::new();
+    let mut wide = None;
     let mut asked = 0;
     for subject in subjects.iter_mut().filter(|subject| subject.kills.of(class) < ENOUGH) {
         if Part::of(&question, subject.backend.capabilities()) != Part::Asked {
@@ -173,13 +176,10 @@ fn one_work(
             && delta.sees_shapes()
             && let Some(work) = &wide_work
         {
-            let wide = match wide.get() {
-                Some(wide) => wide,
-                None => {
-                    let question = question.widened(work)?;
-                    wide.get_or_init(|| question)
-                }
-            };
+            if wide.is_none() {
+                wide = Some(question.widened(work)?);
+            }
+            let Some(wide) = &wide else { continue };
             let found = failed(&mut subject.backend, wide, &wide.comparison(), false);
             subject.kills.add(class, found);
         }

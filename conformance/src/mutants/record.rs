@@ -102,6 +102,8 @@ pub struct SurvivorRecord {
     pub profile: String,
     /// How many cases failed.
     pub failed: u64,
+    /// What would detect it, where that is known and waits.
+    pub gap: Option<String>,
 }
 
 /// A vector class.
@@ -118,6 +120,8 @@ pub struct ClassRecord {
     pub detects: u64,
     /// Models that no other class detects.
     pub alone: Vec<String>,
+    /// Pairs of model and profile that no other class detects.
+    pub alone_in: u64,
     /// Why it is there although others detect all that it does.
     pub reason: Option<String>,
 }
@@ -146,6 +150,11 @@ impl LevelRecord {
 }
 
 impl ModelRecord {
+    /// Profiles in which it survives and nobody knew.
+    pub fn unknown(&self) -> impl Iterator<Item = &SurvivorRecord> {
+        self.survivors.iter().filter(|survivor| survivor.gap.is_none())
+    }
+
     /// Whether it is found in every profile in which it computes another thing.
     pub fn is_killed(&self) -> bool {
         self.survivors.is_empty() && self.contradicted.is_empty() && self.faults.is_empty()

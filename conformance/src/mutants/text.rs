@@ -29,15 +29,24 @@ fn section(out: &mut String, level: &LevelRecord, complete: bool) -> std::fmt::R
         line(out, model)?;
     }
     if complete {
-        writeln!(out, "  classes: models detected, of those alone")?;
+        writeln!(
+            out,
+            "  classes: models detected, pairs of model and profile detected by no other, models detected by no other"
+        )?;
         for class in level.classes.iter().filter(|class| class.cases > 0) {
             let alone = match (&class.alone[..], &class.reason) {
                 ([], Some(reason)) => format!("none; {reason}"),
                 ([], None) => "none".to_owned(),
                 (alone, _) => alone.join(", "),
             };
-            writeln!(out, "    {:<20} {:>4}  {alone}", class.name, class.detects)?;
+            let (name, detects, pairs) = (&class.name, class.detects, class.alone_in);
+            writeln!(out, "    {name:<20} {detects:>4} {pairs:>6}  {alone}")?;
         }
+    }
+    let gaps = level.models.iter().flat_map(|model| &model.survivors);
+    let gaps = gaps.filter(|survivor| survivor.gap.is_some()).count();
+    if gaps > 0 {
+        writeln!(out, "  {gaps} pairs of model and profile are known gaps")?;
     }
     writeln!(
         out,
@@ -72,5 +81,12 @@ fn line(out: &mut String, model: &ModelRecord) -> std::fmt::Result {
         out,
         "  {word:<10} {:<34} {:>3} of {} profiles{equivalent}{classes}",
         model.name, model.killed, model.profiles
-    )
+    )?;
+    let mut wanted: Vec<&str> =
+        model.survivors.iter().filter_map(|survivor| survivor.gap.as_deref()).collect();
+    wanted.dedup();
+    for wanted in wanted {
+        writeln!(out, "             known gap; it would take {wanted}")?;
+    }
+    Ok(())
 }
