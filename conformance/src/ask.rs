@@ -5,7 +5,7 @@ mod failure;
 use crate::accuracy::Accuracy;
 use crate::algorithm::{Algorithm, shape};
 use crate::backend::{Backend, Fault, Refusal};
-use crate::compare::{Site, differences, unsteady};
+use crate::compare::{Comparison, Site, unsteady};
 use crate::digest;
 use crate::judge::Judge;
 use crate::outputs::Outputs;
@@ -167,6 +167,11 @@ impl<'a> Question<'a> {
         &self.expected
     }
 
+    /// How answers are compared.
+    pub fn comparison(&self) -> Comparison<'_> {
+        Comparison::new(&self.call, self.options.convention, &self.expected)
+    }
+
     /// The same cases laid several side by side, where they can be.
     pub fn wide_work(&self) -> Option<Work> {
         match self.work {
@@ -306,8 +311,8 @@ pub fn ask(
         Ok(outputs) => outputs,
         Err(asked) => return Ok(asked),
     };
-    let convention = question.options.convention;
-    let wrong = |got| differences(&question.call, convention, &question.expected, got);
+    let comparison = question.comparison();
+    let wrong = |got| comparison.sites(got).collect::<Vec<_>>();
     let elements = first.values().map(|tensor| tensor.data.len() as u64).sum();
     let accuracy = match question.options.judge {
         Judge::Native => Accuracy::of(&question.call, &question.expected, &first),
@@ -327,6 +332,7 @@ pub fn ask(
     if first == second {
         asked.add(question, sites.into_iter().map(|site| (FailureKind::Mismatch, site)).collect());
     } else {
+        let convention = question.options.convention;
         asked.unsteady =
             unsteady(&question.call, convention, &question.expected, [&first, &second]);
         asked.add(question, of_both(&sites, wrong(&second), [&first, &second]));
@@ -366,6 +372,40 @@ fn of_both(
         _ => 2,
     });
     both
+}
+
+/// The first failed cases, at most `enough`: what [`ask`] finds, of a backend in this process, which cannot change its inputs unnoticed.
+///
+/// # Errors
+/// [`Fault`] if no proper answer came.
+pub fn detect(
+    backend: &mut dyn Backend,
+    question: &Question<'_>,
+    comparison: &Comparison<'_>,
+    repeat: bool,
+    enough: usize,
+) -> Result<BTreeSet<u64>, Fault> {
+    let all = |asked: Asked| Ok(asked.failed_cases(question.cases()));
+    let enough = enough.min(question.cases() as usize);
+    let mut failed = BTreeSet::new();
+    for &poison in if repeat { &POISON[..] } else { &POISON[..1] } {
+        let mut outputs = Outputs::poisoned(&question.expected, poison);
+        match backend.execute(&question.call, question.options.convention, &mut outputs) {
+            Ok(()) => {}
+            Err(refusal) => return refused(refusal).and_then(all),
+        }
+        if outputs.check_guards().is_err() {
+            return Ok((0..question.cases()).collect());
+        }
+        let got = outputs.into_tensors();
+        for site in comparison.sites(&got) {
+            failed.insert(question.place(&site).0);
+            if failed.len() >= enough {
+                return Ok(failed);
+            }
+        }
+    }
+    Ok(failed)
 }
 
 /// What a refusal inside the claim comes to.

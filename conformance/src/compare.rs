@@ -1,9 +1,12 @@
 //! Comparison as bits: what differs, and where. NaN is never a wildcard; what may vary is named by a rule.
 
 use mx_reference::{Convention, Format, Rule};
-use mx_vectors::answer::rules;
+use mx_vectors::answer;
 use mx_vectors::op::Linear;
 use mx_vectors::{Call, Data, Op, Tensor, Tensors};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// One wrong element.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,64 @@ pub struct Site {
     pub again: Option<u32>,
 }
 
+/// How the outputs of a call are compared with the right ones; what all elements of an output share is computed once.
+pub struct Comparison<'a> {
+    call: &'a Call,
+    convention: &'static Convention,
+    expected: &'a Tensors,
+    rules: BTreeMap<&'a str, OnceCell<Rules<'a>>>,
+}
+
+type Rules<'a> = Box<dyn Fn(usize) -> Rule + 'a>;
+
+impl fmt::Debug for Comparison<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Comparison").field("op", &self.call.op).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Comparison<'a> {
+    /// With the right outputs of `call`.
+    pub fn new(call: &'a Call, convention: &'static Convention, expected: &'a Tensors) -> Self {
+        let rules = expected.keys().map(|name| (name.as_str(), OnceCell::new())).collect();
+        Self { call, convention, expected, rules }
+    }
+
+    /// Every element of `got` that breaks its rule, in order.
+    pub fn sites<'b>(&'b self, got: &'b Tensors) -> impl Iterator<Item = Site> + 'b {
+        self.rules.iter().flat_map(move |(&name, rules)| {
+            let (right, came) = (&self.expected[name], &got[name].data);
+            let unequal = unequal(&right.data, came);
+            unequal.into_iter().filter_map(move |index| {
+                let rules = rules.get_or_init(|| {
+                    let Call { op, inputs } = self.call;
+                    answer::rules(op, self.convention, inputs, self.expected, name)
+                });
+                let (expected, got) = (right.data.get(index), came.get(index));
+                let rule = rules(index);
+                let format = || output_format(&self.call.op, right);
+                let holds = match rule {
+                    Rule::Exact => false,
+                    Rule::AnyNan => format().is_some_and(|f| f.is_nan(got)),
+                    Rule::Free => true,
+                    Rule::AnyZero => format().is_some_and(|f| f.decode(got).is_zero()),
+                    Rule::Between { low, high } => {
+                        format().is_some_and(|f| lies_between(f, low, got, high))
+                    }
+                };
+                (!holds).then(|| Site {
+                    tensor: name.to_owned(),
+                    index,
+                    expected,
+                    rule,
+                    got,
+                    again: None,
+                })
+            })
+        })
+    }
+}
+
 /// Every element of `got` that breaks its rule, in order.
 pub fn differences(
     call: &Call,
@@ -29,36 +90,7 @@ pub fn differences(
     expected: &Tensors,
     got: &Tensors,
 ) -> Vec<Site> {
-    let mut sites = Vec::new();
-    for (name, right) in expected {
-        let came = &got[name].data;
-        let unequal = unequal(&right.data, came);
-        if unequal.is_empty() {
-            continue;
-        }
-        let rules = rules(&call.op, convention, &call.inputs, expected, name);
-        for index in unequal {
-            let (want, have) = (right.data.get(index), came.get(index));
-            let how = rules(index);
-            let holds = match how {
-                Rule::Exact => false,
-                Rule::AnyNan => output_format(&call.op, right).is_some_and(|f| f.is_nan(have)),
-                Rule::Free => true,
-                Rule::AnyZero => {
-                    output_format(&call.op, right).is_some_and(|f| f.decode(have).is_zero())
-                }
-                Rule::Between { low, high } => {
-                    output_format(&call.op, right).is_some_and(|f| lies_between(f, low, have, high))
-                }
-            };
-            if !holds {
-                let tensor = name.clone();
-                let (expected, rule, got) = (want, how, have);
-                sites.push(Site { tensor, index, expected, rule, got, again: None });
-            }
-        }
-    }
-    sites
+    Comparison::new(call, convention, expected).sites(got).collect()
 }
 
 /// How many elements two answers differ in that an interval allows: with one accumulation, in one order, they would not.
@@ -73,7 +105,7 @@ pub fn unsteady(
         if unequal.is_empty() {
             return 0;
         }
-        let rules = rules(&call.op, convention, &call.inputs, expected, name);
+        let rules = answer::rules(&call.op, convention, &call.inputs, expected, name);
         let Some(format) = output_format(&call.op, right) else { return 0 };
         let within = |&index: &usize| match rules(index) {
             Rule::Between { low, high } => [first, second]

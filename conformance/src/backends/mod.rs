@@ -2,6 +2,7 @@
 
 pub mod cublaslt;
 pub mod cuda;
+pub mod fault_model;
 pub mod in_process;
 pub mod native;
 pub mod oracle;
@@ -10,10 +11,12 @@ mod oracle_training;
 pub mod process;
 
 use crate::backend::{Backend, Fault};
+use crate::fault_models::{self, FaultModel};
 use crate::judge::Judge;
 use crate::suggest::nearest;
 use cublaslt::Cublaslt;
 use cuda::Cuda;
+use fault_model::Faulty;
 use in_process::InProcess;
 use mx_gpu::cublaslt::Mode;
 use mx_gpu::{GpuError, Probe};
@@ -35,6 +38,8 @@ pub enum Spec {
     Cublaslt(Option<Mode>),
     /// A program that speaks the adapter protocol.
     Command(String),
+    /// A deliberately wrong implementation, by the name of its fault model.
+    Fault(&'static str),
     /// One that mxcert knows of and this build does not have.
     Absent(String),
 }
@@ -58,7 +63,7 @@ impl fmt::Debug for Opened {
 
 /// A name that is no backend.
 #[derive(Debug, thiserror::Error)]
-#[error("`{name}` is not a backend{}; backends are reference, native, cuda, cublaslt, cublaslt:MODE and cmd:COMMAND", Spec::suggestion(.name))]
+#[error("`{name}` is not a backend{}; backends are reference, native, cuda, cublaslt, cublaslt:MODE, cmd:COMMAND and fault:NAME (mxcert list --faults)", Spec::suggestion(.name))]
 pub struct SpecError {
     name: String,
 }
@@ -67,7 +72,7 @@ impl Spec {
     /// Names without an argument.
     const NAMES: [&'static str; 4] = ["reference", "native", "cuda", "cublaslt"];
     /// Kinds with an argument that this build does not have.
-    const ABSENT_KINDS: [&'static str; 3] = ["lib", "files", "fault"];
+    const ABSENT_KINDS: [&'static str; 2] = ["lib", "files"];
 
     /// The backends that are present here: the project's own, and those of a GPU where there is one.
     pub fn found() -> Vec<Self> {
@@ -94,8 +99,10 @@ impl Spec {
 
     fn suggestion(name: &str) -> String {
         let modes = Mode::ALL.map(|mode| Self::Cublaslt(Some(mode)).to_string());
-        let names: Vec<&str> =
-            Self::NAMES.into_iter().chain(modes.iter().map(String::as_str)).collect();
+        let faults: Vec<String> =
+            fault_models::all().map(|model| Self::Fault(model.name).to_string()).collect();
+        let with_arguments = modes.iter().chain(&faults).map(String::as_str);
+        let names: Vec<&str> = Self::NAMES.into_iter().chain(with_arguments).collect();
         nearest(name, &names)
     }
 
@@ -104,7 +111,11 @@ impl Spec {
         match self {
             Self::Reference => Judge::Oracle,
             Self::Native => Judge::Reference,
-            Self::Cuda | Self::Cublaslt(_) | Self::Command(_) | Self::Absent(_) => Judge::Native,
+            Self::Cuda
+            | Self::Cublaslt(_)
+            | Self::Command(_)
+            | Self::Fault(_)
+            | Self::Absent(_) => Judge::Native,
         }
     }
 
@@ -129,6 +140,10 @@ impl Spec {
                 return Ok(Opened::Absent(format!("name one mode, as in cublaslt:fp8: {modes}")));
             }
             Self::Command(command) => Box::new(Process::start(command, timeout)?),
+            Self::Fault(name) => match FaultModel::from_name(name) {
+                Some(model) => Box::new(Faulty::new(model)),
+                None => return Ok(Opened::Absent(format!("there is no fault model `{name}`"))),
+            },
             Self::Absent(_) => {
                 return Ok(Opened::Absent("not present in this build of mxcert".to_owned()));
             }
@@ -156,6 +171,9 @@ impl FromStr for Spec {
             Some(("cublaslt", mode)) => Mode::from_name(mode)
                 .map(|mode| Self::Cublaslt(Some(mode)))
                 .ok_or_else(|| SpecError { name: text.to_owned() }),
+            Some(("fault", name)) => FaultModel::from_name(name)
+                .map(|model| Self::Fault(model.name))
+                .ok_or_else(|| SpecError { name: text.to_owned() }),
             Some((kind, _)) if Self::ABSENT_KINDS.contains(&kind) => {
                 Ok(Self::Absent(text.to_owned()))
             }
@@ -179,6 +197,7 @@ impl fmt::Display for Spec {
             Self::Cublaslt(None) => f.write_str("cublaslt"),
             Self::Cublaslt(Some(mode)) => write!(f, "cublaslt:{mode}"),
             Self::Command(command) => write!(f, "cmd:{command}"),
+            Self::Fault(name) => write!(f, "fault:{name}"),
             Self::Absent(name) => f.write_str(name),
         }
     }

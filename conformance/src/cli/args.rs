@@ -44,6 +44,11 @@ pub(crate) enum Command {
     Fingerprint(super::fingerprint::FingerprintArgs),
     /// Run one case against one backend and show everything.
     Repro(ReproArgs),
+    /// Measure what the vectors detect: every fault model against every vector class.
+    ///
+    /// Every model must fail at level standard in every profile that it is a fault of, in at least two cases, unless it is proven to
+    /// compute the same there. Exit codes: 0 it holds, 1 it does not.
+    Mutants(super::mutants::MutantsArgs),
     /// Check certificates without their backends: digest, consistency, and whether their suites are those of this mxcert.
     ///
     /// Exit codes: 0 it holds, is conformant and current; 1 it does not hold, or is non-conformant; 2 it cannot be read or is no
@@ -70,7 +75,7 @@ pub(crate) struct CertifyArgs {
     /// Which cases: globs over ids such as `quantize/e4m3/*/bf16/row/ties#12`, in which `*` crosses `/`.
     #[arg(value_name = "FILTER", value_parser = filter)]
     pub(crate) filters: Vec<Filter>,
-    /// reference, native, cuda, cublaslt (all of its modes), cublaslt:MODE or cmd:COMMAND; may be given more than once [default: every backend found here]
+    /// reference, native, cuda, cublaslt (all of its modes), cublaslt:MODE, cmd:COMMAND or fault:NAME; may be given more than once [default: every backend found here]
     #[arg(long = "backend", value_name = "B")]
     pub(crate) backends: Vec<Spec>,
     /// The convention that backends are held to.
@@ -312,6 +317,9 @@ pub(crate) struct ListArgs {
     /// List accumulation models of matrix products, with their sources and how well they are known.
     #[arg(long, conflicts_with_all = ["filter", "modes", "conventions"])]
     pub(crate) models: bool,
+    /// List fault models: the deliberately wrong backends `fault:NAME`, with what each stands for.
+    #[arg(long, conflicts_with_all = ["filter", "modes", "conventions", "models"])]
+    pub(crate) faults: bool,
     /// As JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -380,7 +388,7 @@ fn convention(text: &str) -> Result<&'static Convention, String> {
     named("convention", text, &names, Convention::from_name)
 }
 
-fn level(text: &str) -> Result<Level, String> {
+pub(super) fn level(text: &str) -> Result<Level, String> {
     named("level", text, &Level::ALL.map(Level::name), Level::from_name)
 }
 

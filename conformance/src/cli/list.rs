@@ -3,6 +3,7 @@
 use super::args::ListArgs;
 use super::certify::print;
 use super::usage;
+use mx_conformance::fault_models::{self, FaultModel};
 use mx_conformance::progress::say;
 use mx_conformance::selection::Work;
 use mx_conformance::unmatched::{declared, matched, unmatched};
@@ -23,6 +24,8 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<Exit> {
         modes()
     } else if args.models {
         models()
+    } else if args.faults {
+        faults()
     } else {
         cases(args)?
     };
@@ -64,6 +67,21 @@ fn models() -> (Vec<Value>, String) {
     };
     let line = |m: Model| format!("{:<22} {:<11} {}\n", m.name(), m.standing().name(), m.source());
     (Model::ALL.map(row).into(), Model::ALL.map(line).concat())
+}
+
+fn faults() -> (Vec<Value>, String) {
+    let row = |m: &FaultModel| json!({"name": m.name, "area": m.area.name(), "summary": m.summary, "source": m.source});
+    let line = |m: &FaultModel| {
+        format!(
+            "{:<34} {}: {}\n{:<34} source: {}\n",
+            m.name,
+            m.area.name(),
+            m.summary,
+            "",
+            m.source
+        )
+    };
+    (fault_models::all().map(row).collect(), fault_models::all().map(line).collect())
 }
 
 fn cases(args: &ListArgs) -> anyhow::Result<(Vec<Value>, String)> {

@@ -8,6 +8,7 @@ mod fingerprint;
 mod golden;
 mod info;
 mod list;
+mod mutants;
 mod repro;
 mod roofline;
 mod vectors;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Explain(args) => explain::run(&args),
         Command::Repro(args) => repro::run(&args),
         Command::Fingerprint(args) => fingerprint::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Roofline(args) => roofline::run(&args),

@@ -7,6 +7,7 @@ pub mod bug_blocks;
 mod cast_all;
 mod cast_codes;
 mod cast_ladder;
+mod cast_same_shape;
 mod cross_type;
 mod decode;
 mod double_rounding;
@@ -38,7 +39,7 @@ mod training;
 use crate::Class;
 
 /// Every class, in the order of runs: what decides scales, what decides codes, families, data, then whole tensors.
-pub static ALL: [Class; 42] = [
+pub static ALL: [Class; 43] = [
     thresholds::CLASS,
     modes::CLASS,
     extreme_scales::CLASS,
@@ -65,6 +66,7 @@ pub static ALL: [Class; 42] = [
     cast_codes::CLASS,
     cast_all::CLASS,
     cast_ladder::CLASS,
+    cast_same_shape::CLASS,
     pack::CLASS,
     swizzle::CLASS,
     gemm::products::CLASS,
